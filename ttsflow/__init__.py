@@ -1,0 +1,1 @@
+"""Test-time scaling of language models as declarative pipelines."""

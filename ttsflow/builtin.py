@@ -1,0 +1,64 @@
+"""The parts ttsflow brings itself, registered as any plugin registers its own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ttsflow.hookspecs import hookimpl
+
+if TYPE_CHECKING:
+    from ttsflow.plugins import Registration
+
+__all__ = ["PARTS", "ttsflow_register"]
+
+PARTS: dict[str, dict[str, str]] = {
+    "stage": {
+        "sequence": "ttsflow.strategies.flow:Sequence",
+        "repeat": "ttsflow.strategies.flow:Repeat",
+        "when": "ttsflow.strategies.flow:When",
+        "each": "ttsflow.strategies.flow:Each",
+        "generate": "ttsflow.strategies.generate:GenerateStage",
+        "verify": "ttsflow.strategies.verify:Verify",
+        "select": "ttsflow.strategies.select:Select",
+        "aggregate": "ttsflow.strategies.aggregate:Aggregate",
+        "budget_check": "ttsflow.strategies.budget_check:BudgetCheck",
+    },
+    "watch": {"first_finished": "ttsflow.strategies.watches:FirstFinished"},
+    "until": {
+        "all_finished": "ttsflow.strategies.until:AllFinished",
+        "agreed": "ttsflow.strategies.until:Agreed",
+        "pool_size": "ttsflow.strategies.until:PoolSize",
+        "stopped": "ttsflow.strategies.until:Stopped",
+        "any_of": "ttsflow.strategies.until:AnyOf",
+        "all_of": "ttsflow.strategies.until:AllOf",
+        "not": "ttsflow.strategies.until:Not",
+    },
+    "engine": {
+        "vllm": "ttsflow.engines.vllm:VLLM",
+        "fake": "ttsflow.testing:FakeEnginePart",
+    },
+    "verifier": {
+        "equations": "ttsflow.verifiers.equations:Equations",
+        "constant": "ttsflow.verifiers.constant:Constant",
+        "random": "ttsflow.verifiers.constant:RandomScore",
+        "fake": "ttsflow.testing:FakeVerifierPart",
+    },
+    "task": {
+        "arithmetic": "ttsflow.tasks.arithmetic:Arithmetic",
+        "jsonl": "ttsflow.tasks.jsonl:Jsonl",
+    },
+    "cost": {
+        "tokens": "ttsflow.costs.basic:Tokens",
+        "seconds": "ttsflow.costs.basic:Seconds",
+        "requests": "ttsflow.costs.basic:Requests",
+    },
+}
+
+
+@hookimpl
+def ttsflow_register(registry: Registration) -> None:
+    """Register every part of this package and its config groups."""
+    for kind, parts in PARTS.items():
+        for name, target in parts.items():
+            registry.add(kind, name, target)
+    registry.add_configs("ttsflow.conf")

@@ -1,0 +1,1 @@
+"""Cost models: pure functions of what was spent."""

@@ -1,0 +1,300 @@
+"""The loop: resumes stages, turns engine and verifier, enforces budgets.
+
+Many problems are in flight at once. A stage that yields an operation is resumed as soon as that one
+operation is met, so that no problem waits for another, and stages themselves never wait for I/O.
+"""
+
+from __future__ import annotations
+
+import time
+import traceback
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ttsflow.decoding import Decoding
+from ttsflow.errors import ConfigError, EngineDead
+from ttsflow.flight import Case, Frame
+from ttsflow.ledger import Ledger
+from ttsflow.lineage import Lineage
+from ttsflow.ops import Fork, Generate, Generated, Note, Quote, Score, Scored
+from ttsflow.protocols import Stage, Verifier
+from ttsflow.results import make_result, outcome_of
+from ttsflow.settle import Rules
+from ttsflow.strategies.flow import run_stage
+from ttsflow.trace import NoTrace, Recorder
+from ttsflow.types import Outcome, Problem, Result, State, Usage
+from ttsflow.verifying import Verifying
+
+__all__ = ["Driver", "Status"]
+
+_WAITS = object()
+"""What asking returns when the reply comes later."""
+
+
+@dataclass(slots=True)
+class Status:
+    """A live view of a run, for a display; ``seconds`` on the engine's clock."""
+
+    problems: int = 0
+    done: int = 0
+    graded: int = 0
+    correct: int = 0
+    in_flight: int = 0
+    live: int = 0
+    tokens: int = 0
+    steps: int = 0
+    seconds: float = 0.0
+
+
+class Driver:
+    """Runs one strategy over problems.
+
+    ``rules`` holds engine, task and sampling; ``verifier`` may be None when nothing asks for scores.
+    ``on_step`` is called with the live status after every turn of the loop. ``dead`` is the reason
+    when the engine died midway: the problems left are then failed with it.
+    """
+
+    def __init__(
+        self,
+        strategy: Stage,
+        rules: Rules,
+        ledger: Ledger,
+        *,
+        verifier: Verifier | None = None,
+        trace: Recorder | None = None,
+        concurrency: int = 8,
+        on_step: Callable[[Status], None] | None = None,
+    ) -> None:
+        self.strategy = strategy
+        self.rules = rules
+        self.engine = rules.engine
+        self.ledger = ledger
+        self.trace: Recorder = trace or NoTrace()
+        self.concurrency = concurrency
+        self.on_step = on_step
+        self.status = Status()
+        self.dead: str | None = None
+        self.started = self.engine.now()
+        self._cases: dict[Case, None] = {}
+        self._ready: deque[tuple[Frame, Any]] = deque()
+        self._results: deque[Result] = deque()
+        self._run_stopped: str | None = None
+        self._decoding = Decoding(rules, ledger, self.trace, deliver=self._deliver, fail=self._fail)
+        self._verifying = Verifying(verifier, self.trace, deliver=self._deliver, now=self.engine.now)
+
+    def run(self, problems: Sequence[Problem]) -> Iterator[Result]:
+        """Yield one result per problem, in the order in which they end.
+
+        Whatever ends the iteration, an exception or the caller, no request stays on the engine.
+        """
+        waiting = deque(enumerate(problems))
+        self.started = self.engine.now()
+        self.status.problems = len(problems)
+        try:
+            while waiting or self._cases or self._results:
+                while self._results:
+                    yield self._results.popleft()
+                while waiting and len(self._cases) < self.concurrency and not self._run_stopped:
+                    self._start(*waiting.popleft())
+                self._turn()
+                while waiting and self._run_stopped:
+                    self._refuse(*waiting.popleft())
+        finally:
+            if self.dead is None:
+                self._decoding.close()
+            self._verifying.close()
+
+    # --- the loop ---------------------------------------------------------------------------------
+
+    def _turn(self) -> None:
+        moved = bool(self._ready)
+        while self._ready:
+            frame, reply = self._ready.popleft()
+            if frame.case in self._cases:
+                self._advance(frame, reply)
+        moved |= self._verifying.step()
+        if self._decoding.live:
+            self._step()
+            moved = True
+        if self.ledger.budget:
+            self._enforce()
+        if not moved and self._cases:
+            if not self._verifying.pending:
+                msg = "a problem waits for nothing; this is a bug in ttsflow."
+                raise RuntimeError(msg)
+            time.sleep(0.0005)
+        if self.on_step is not None:
+            self._report(self.on_step)
+
+    def _step(self) -> None:
+        for case in self._cases:
+            if case.live:
+                case.account.engine_steps += 1
+        self.status.steps += 1
+        try:
+            self._decoding.step()
+        except EngineDead as error:
+            self.dead = self._run_stopped = str(error)
+            for case in list(self._cases):
+                self._fail(case, self.dead)
+
+    def _enforce(self) -> None:
+        """End whatever has reached its limit; called after every engine step."""
+        now = self.engine.now()
+        self._run_stopped = self._run_stopped or self.ledger.run_exceeded(now, self.started)
+        for case in list(self._cases):
+            if case.account.stopped is None:
+                reason = self._run_stopped or self.ledger.exceeded(case.account, now)
+                if reason is not None:
+                    case.account.stopped = reason
+                    self._decoding.stop(case, reason)
+                    self.trace.event("stop", case.problem.id, {"reason": reason})
+
+    def _report(self, show: Callable[[Status], None]) -> None:
+        status = self.status
+        status.live, status.in_flight = len(self._decoding.live), len(self._cases)
+        status.tokens = self._decoding.tokens
+        status.seconds = self.engine.now() - self.started
+        show(status)
+
+    # --- stages -----------------------------------------------------------------------------------
+
+    def _start(self, index: int, problem: Problem) -> None:
+        case = Case(index, problem, self.ledger.account(self.engine.now()))
+        self._cases[case] = None
+        self.trace.event("start", problem.id, {"index": index})
+        try:
+            case.prompt = self.engine.encode(problem.prompt)
+        except ValueError as error:
+            self._fail(case, f"the prompt cannot be encoded: {error}")
+            return
+        case.root = Frame(case, run_stage(self.strategy, State(problem, self.rules.seed)), Lineage())
+        self._deliver(case.root, None)
+
+    def _deliver(self, frame: Frame, reply: Any) -> None:
+        self._ready.append((frame, reply))
+
+    def _advance(self, frame: Frame, reply: Any) -> None:
+        """Resume a stage until it has to wait, returns or breaks."""
+        try:
+            while reply is not _WAITS:
+                reply = self._ask(frame, frame.steps.send(reply))
+        except StopIteration as end:
+            self._returned(frame, end.value)
+        except ConfigError:
+            raise
+        except Exception as error:  # noqa: BLE001 - a stage that breaks fails its problem, not the run
+            self._fail(frame.case, f"{type(error).__name__}: {error}", traceback.format_exc())
+
+    def _ask(self, frame: Frame, op: Any) -> Any:
+        """Carry out an operation; return its reply, or ``_WAITS`` when that comes later."""
+        case = frame.case
+        if isinstance(op, Note):
+            self.trace.event(op.kind, case.problem.id, op.data)
+            return None
+        now = self.engine.now()
+        if isinstance(op, Quote):
+            return self.ledger.quote(case.account, op.samples, now, self.started)
+        if isinstance(op, Generate):
+            if case.account.stopped is not None or not op.requests:
+                return Generated((), case.account.usage(now), case.account.stopped)
+            self._decoding.launch(frame, op)
+        elif isinstance(op, Score):
+            if not op.candidates:
+                return Scored((), case.account.usage(now))
+            self._verifying.ask(frame, op)
+        elif isinstance(op, Fork):
+            if not op.branches:
+                return ()
+            self._fork(frame, op)
+        else:
+            msg = f"a stage yielded {type(op).__name__}, which is no operation of ttsflow.ops."
+            raise TypeError(msg)
+        return _WAITS
+
+    def _fork(self, frame: Frame, op: Fork) -> None:
+        lineages = frame.lineage.fork(len(op.branches))
+        for slot, ((stage, state), lineage) in enumerate(zip(op.branches, lineages, strict=True)):
+            branch = Frame(frame.case, run_stage(stage, state), lineage)
+            branch.parent, branch.slot = frame, slot
+            frame.branches.append(branch)
+        for branch in frame.branches:
+            self._deliver(branch, None)
+
+    def _returned(self, frame: Frame, state: State) -> None:
+        parent = frame.parent
+        if parent is None:
+            self._finish(frame.case, state)
+            return
+        parent.ends[frame.slot] = state
+        if len(parent.ends) == len(parent.branches):
+            parent.serial += max(branch.serial for branch in parent.branches)
+            parent.lineage.join([branch.lineage for branch in parent.branches])
+            ends = tuple(parent.ends[slot] for slot in range(len(parent.branches)))
+            parent.branches, parent.ends = [], {}
+            self._deliver(parent, ends)
+
+    # --- ends -------------------------------------------------------------------------------------
+
+    def _finish(self, case: Case, state: State) -> None:
+        outcome, correct, reason = outcome_of(state), None, None
+        try:
+            correct = self.rules.task.correct(state.answer, case.problem)
+        except Exception as error:  # noqa: BLE001 - a grader that breaks is an error, never "wrong"
+            outcome, reason = "failed", f"grading failed: {type(error).__name__}: {error}"
+        self._close(case, state, outcome, correct=correct, reason=reason)
+
+    def _fail(self, case: Case, reason: str, details: str | None = None) -> None:
+        self.trace.event("failed", case.problem.id, {"reason": reason, "traceback": details})
+        self._decoding.cancel(case, self.dead)
+        self._verifying.cancel(case)
+        self._close(case, State(case.problem, stopped=case.account.stopped), "failed", reason=reason)
+
+    def _close(
+        self,
+        case: Case,
+        state: State,
+        outcome: Outcome,
+        *,
+        correct: bool | None = None,
+        reason: str | None = None,
+    ) -> None:
+        del self._cases[case]
+        usage = self.ledger.close(case.account, self.engine.now())
+        self._record(
+            make_result(
+                state,
+                outcome,
+                usage,
+                self.ledger.cost(usage),
+                correct=correct,
+                reason=reason,
+                tree=case.tree,
+            )
+        )
+
+    def _refuse(self, index: int, problem: Problem) -> None:
+        """Record a problem that never started: the run's funds are spent, or its engine is dead."""
+        self.trace.event("start", problem.id, {"index": index})
+        outcome: Outcome = "failed" if self.dead else "deferred"
+        state = State(problem, stopped=None if self.dead else self._run_stopped)
+        self._record(make_result(state, outcome, Usage(), self.ledger.cost(Usage()), reason=self.dead))
+
+    def _record(self, result: Result) -> None:
+        self.status.done += 1
+        self.status.graded += result.correct is not None
+        self.status.correct += bool(result.correct)
+        self._results.append(result)
+        self.trace.event(
+            "result",
+            result.id,
+            {
+                "outcome": result.outcome,
+                "answer": result.answer,
+                "correct": result.correct,
+                "stopped": result.stopped,
+            },
+        )
+        self.trace.flush()

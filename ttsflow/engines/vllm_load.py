@@ -1,0 +1,118 @@
+"""Loads a model into vLLM in this process, quietly and with exact books."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import os
+import warnings
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from ttsflow.engines.demo_model import DEMO_NAMES, demo_model_path
+from ttsflow.engines.vllm_check import TESTED, installed, is_local, local_folder
+from ttsflow.errors import ConfigError, ModelError, suggest
+
+if TYPE_CHECKING:
+    from vllm.v1.engine.llm_engine import LLMEngine
+
+    from ttsflow.engines.vllm import VLLM
+
+__all__ = ["load"]
+
+_GIB = 1 << 30
+
+#: Context of the demo model when none is asked for: its KV cache then holds many sequences in 1 GiB.
+_DEMO_CONTEXT = 2048
+
+#: Set unless the user has set them; some are read when torch or vllm is first imported.
+_ENVIRONMENT: Mapping[str, str] = {
+    "VLLM_LOGGING_LEVEL": "ERROR",
+    "VLLM_NO_USAGE_STATS": "1",
+    "TQDM_DISABLE": "1",
+    # With the core in this process one step is one iteration, and nothing is decoded unseen.
+    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
+    # Splitting attention over KV depends on the batch and so changes the last bits of a product.
+    "VLLM_CPU_ATTN_SPLIT_KV": "0",
+}
+
+
+def load(part: VLLM) -> LLMEngine:
+    """Return vLLM's engine for ``part``. Raises ``ConfigError`` or ``ModelError``."""
+    version, cpu = installed()
+    if not version.startswith(tuple(f"{minor}." for minor in TESTED)):
+        warnings.warn(f"ttsflow was tested with vLLM {' and '.join(TESTED)}; this is {version}", stacklevel=2)
+    _prepare(cpu=cpu, offline=is_local(part.model))
+    try:
+        from vllm.engine.arg_utils import EngineArgs  # noqa: PLC0415 - seconds to import
+        from vllm.v1.engine.llm_engine import LLMEngine  # noqa: PLC0415
+    except Exception as error:
+        raise ModelError(f"vLLM {version} cannot be imported: {_one_line(error)}") from error
+
+    settings = _settings(part, cpu=cpu)
+    known = {item.name for item in dataclasses.fields(EngineArgs)}
+    for name in part.args:
+        if name not in known:
+            raise ConfigError(f"vLLM {version} has no such argument. {suggest(name, known)}", f"args.{name}")
+    try:
+        arguments = EngineArgs(**settings)
+        if cpu and "max_num_batched_tokens" not in settings:
+            context = part.context or settings.get("max_model_len")
+            if context is None:
+                context = arguments.create_model_config().max_model_len
+            # Prefills are not split on CPU, so even the longest prompt must fit beside a full batch.
+            arguments.max_num_batched_tokens = max(2048, context + part.seats)
+        return LLMEngine.from_engine_args(arguments)
+    except Exception as error:
+        raise ModelError(f"vLLM could not load {part.model!r}: {_one_line(error)}") from error
+
+
+def _settings(part: VLLM, *, cpu: bool) -> dict[str, Any]:
+    """Return the arguments for ``EngineArgs``."""
+    model, context = part.model, part.context
+    if model in DEMO_NAMES:
+        model, context = str(demo_model_path()), context or _DEMO_CONTEXT
+    elif (folder := local_folder(model)) is not None:
+        model = str(folder)
+    settings: dict[str, Any] = {
+        "model": model,
+        "dtype": part.dtype,
+        "max_num_seqs": part.seats,
+        "max_model_len": context,
+        "scheduling_policy": "priority",
+        "async_scheduling": False,
+        "enable_prefix_caching": True,
+        "disable_log_stats": True,
+        "use_tqdm_on_load": False,
+    }
+    kv_gib, block_size = part.kv_gib, part.block_size
+    if cpu:
+        kv_gib, block_size = kv_gib or 1.0, block_size or 32
+        # Compiling costs 90 s and was not faster. A split prefill rewinds the request's generator,
+        # which torch's CPU generator refuses: the engine would die.
+        settings |= {"enforce_eager": True, "enable_chunked_prefill": False}
+    if kv_gib is not None:
+        settings["kv_cache_memory_bytes"] = int(kv_gib * _GIB)
+    if block_size is not None:
+        settings["block_size"] = block_size
+    return settings | dict(part.args)
+
+
+def _prepare(*, cpu: bool, offline: bool) -> None:
+    """Set the environment that torch, vLLM and the hub's client read."""
+    for name, value in _ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
+    if cpu:
+        os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
+        os.environ.setdefault("OMP_NUM_THREADS", str(len(os.sched_getaffinity(0))))
+    if "HF_HUB_OFFLINE" not in os.environ:
+        # A local model needs no network; the next model of this process may, and the variable itself is
+        # read only once, so the client is told directly.
+        constants = importlib.import_module("huggingface_hub.constants")
+        vars(constants)["HF_HUB_OFFLINE"] = offline
+
+
+def _one_line(error: Exception) -> str:
+    """Return the first line that says something, with the kind of the error."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__

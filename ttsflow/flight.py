@@ -1,0 +1,123 @@
+"""Problems and operations on their way: what the driver keeps while stages wait for replies."""
+
+from __future__ import annotations
+
+from ttsflow.ledger import Account
+from ttsflow.lineage import Lineage, Path
+from ttsflow.ops import Request, Score, Trace, Verdict
+from ttsflow.protocols import Observer
+from ttsflow.strategies.flow import Steps
+from ttsflow.types import Candidate, Problem, State, Tokens
+
+__all__ = ["Border", "Case", "Flight", "Frame", "Live", "Scoring"]
+
+
+class Case:
+    """One problem in flight.
+
+    ``index`` is its place in the run and its priority, ``live`` counts its requests on the engine,
+    ``tree`` holds the tokens decoded for every path.
+    """
+
+    __slots__ = ("account", "flights", "index", "live", "problem", "prompt", "root", "scorings", "tree")
+
+    def __init__(self, index: int, problem: Problem, account: Account) -> None:
+        self.index = index
+        self.problem = problem
+        self.account = account
+        self.prompt: Tokens = ()
+        self.root: Frame | None = None
+        self.live = 0
+        self.flights: dict[Flight, None] = {}
+        self.scorings: dict[Scoring, None] = {}
+        self.tree: dict[Path, int] = {}
+
+
+class Frame:
+    """One stage generator that runs: a problem's root, or one branch of a fork.
+
+    ``serial`` is the longest chain of tokens decoded one after another on its behalf; ``branches``
+    and ``ends`` belong to the fork it waits for.
+    """
+
+    __slots__ = ("branches", "case", "ends", "lineage", "parent", "serial", "slot", "steps")
+
+    def __init__(self, case: Case, steps: Steps, lineage: Lineage) -> None:
+        self.case = case
+        self.steps = steps
+        self.lineage = lineage
+        self.parent: Frame | None = None
+        self.slot = 0
+        self.serial = 0
+        self.branches: list[Frame] = []
+        self.ends: dict[int, State] = {}
+
+
+class Border:
+    """Where one continuation ends at the latest.
+
+    ``room`` is what the trajectory may still have in tokens; ``limit`` is that, or less for a step;
+    ``separator`` is None for a whole trajectory.
+    """
+
+    __slots__ = ("limit", "room", "separator")
+
+    def __init__(self, limit: int, room: int, separator: str | None) -> None:
+        self.limit = limit
+        self.room = room
+        self.separator = separator
+
+
+class Flight:
+    """One generate operation: its traces, and the requests of it that still run."""
+
+    __slots__ = ("changed", "cut", "frame", "live", "observer", "stopped", "template", "traces")
+
+    def __init__(self, frame: Frame, template: Request, observer: Observer | None) -> None:
+        self.frame = frame
+        self.template = template
+        self.observer = observer
+        self.traces: list[Trace] = []
+        self.live: dict[int, Live] = {}
+        self.changed: set[int] = set()
+        self.cut: int | None = None
+        self.stopped: str | None = None
+
+    @property
+    def serial(self) -> int:
+        """Tokens that had to be decoded one after another, up to the length that was needed."""
+        longest = max((len(trace.tokens) for trace in self.traces), default=0)
+        return longest if self.cut is None else min(longest, self.cut)
+
+    def candidates(self) -> tuple[Candidate, ...]:
+        """Return the candidates, once all have ended."""
+        return tuple(trace.candidate for trace in self.traces if trace.candidate is not None)
+
+
+class Live:
+    """One request of a flight that still runs."""
+
+    __slots__ = ("border", "flight", "id", "index", "path", "request", "trace")
+
+    def __init__(self, id: str, flight: Flight, request: Request, border: Border, path: Path) -> None:
+        self.id = id
+        self.flight = flight
+        self.request = request
+        self.border = border
+        self.path = path
+        self.trace = Trace()
+        self.index = len(flight.traces)
+        flight.traces.append(self.trace)
+        flight.live[self.index] = self
+
+
+class Scoring:
+    """One score operation: verdicts so far, by the id they were asked under."""
+
+    __slots__ = ("frame", "ids", "op", "verdicts")
+
+    def __init__(self, frame: Frame, op: Score, ids: list[str]) -> None:
+        self.frame = frame
+        self.op = op
+        self.ids = ids
+        self.verdicts: dict[str, Verdict] = {}

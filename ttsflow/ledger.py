@@ -1,0 +1,173 @@
+"""The one place where tokens, steps and seconds are counted, and where budgets are held."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ttsflow.errors import ConfigError, suggest
+from ttsflow.ops import Quotation
+from ttsflow.protocols import CostModel
+from ttsflow.types import Usage
+
+__all__ = ["Account", "Budget", "Ledger"]
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """Limits by unit, each unit being the name of a cost model: per ``problem``, and per ``run``."""
+
+    problem: Mapping[str, float] = field(default_factory=dict)
+    run: Mapping[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for scope in ("problem", "run"):
+            for unit, limit in getattr(self, scope).items():
+                if isinstance(limit, bool) or not isinstance(limit, int | float) or not limit > 0:
+                    raise ConfigError(f"a budget is a number above 0, got {limit!r}.", f"{scope}.{unit}")
+
+    def check(self, costs: Mapping[str, CostModel]) -> None:
+        """Refuse a unit that no cost model of this run measures."""
+        for scope in ("problem", "run"):
+            for unit in getattr(self, scope):
+                if unit not in costs:
+                    raise ConfigError(
+                        f"no cost model of this run measures '{unit}'. {suggest(unit, costs)}",
+                        f"budget.{scope}.{unit}",
+                    )
+
+    def __bool__(self) -> bool:
+        return bool(self.problem or self.run)
+
+
+class Account:
+    """What one problem has spent so far; the driver writes into it as things happen."""
+
+    __slots__ = (
+        "aborted",
+        "cached",
+        "ended",
+        "engine_steps",
+        "output",
+        "prompt",
+        "requests",
+        "reserved",
+        "running",
+        "serial",
+        "started",
+        "stopped",
+        "verifier",
+    )
+
+    def __init__(self, started: float) -> None:
+        self.started = started
+        self.ended: float | None = None
+        self.prompt = self.cached = self.output = self.aborted = self.running = 0
+        self.verifier = self.serial = self.requests = self.engine_steps = 0
+        self.reserved: dict[str, float] = {}
+        self.stopped: str | None = None
+
+    def usage(self, now: float) -> Usage:
+        """Return what is spent by now; tokens of running requests count as output."""
+        return Usage(
+            prompt=self.prompt,
+            cached=self.cached,
+            output=self.output + self.running,
+            aborted=self.aborted,
+            verifier=self.verifier,
+            serial=self.serial,
+            requests=self.requests,
+            engine_steps=self.engine_steps,
+            seconds=(self.ended if self.ended is not None else now) - self.started,
+        )
+
+
+class Ledger:
+    """Accounts of all problems of a run, its cost models and its budget."""
+
+    def __init__(self, costs: Mapping[str, CostModel], budget: Budget) -> None:
+        budget.check(costs)
+        self.costs = costs
+        self.budget = budget
+        self.open: list[Account] = []
+        self.closed = Usage()
+        self._samples = 0
+
+    def account(self, now: float) -> Account:
+        """Open an account for a problem that starts now."""
+        account = Account(now)
+        self.open.append(account)
+        return account
+
+    def close(self, account: Account, now: float) -> Usage:
+        """Close an account and return its usage."""
+        account.ended = now
+        account.reserved.clear()
+        usage = account.usage(now)
+        self.open.remove(account)
+        self.closed = self.closed + usage
+        return usage
+
+    def total(self, now: float) -> Usage:
+        """Return the usage of the whole run by now (``seconds`` is a sum over problems)."""
+        return sum((account.usage(now) for account in self.open), self.closed)
+
+    def settle(self, account: Account, samples: int) -> None:
+        """Count samples that have ended; what was reserved for them is now spent."""
+        self._samples += samples
+        account.reserved.clear()
+
+    def cost(self, usage: Usage) -> dict[str, float]:
+        """Return the cost of ``usage`` by every cost model."""
+        return {name: model(usage) for name, model in self.costs.items()}
+
+    def exceeded(self, account: Account, now: float) -> str | None:
+        """Return which limit of a problem is reached, if one is."""
+        usage = account.usage(now)
+        for unit, limit in self.budget.problem.items():
+            if self.costs[unit](usage) >= limit:
+                return f"budget: {limit:.6g} {unit} per problem spent"
+        return None
+
+    def run_exceeded(self, now: float, started: float) -> str | None:
+        """Return which limit of the run is reached, if one is. A run's seconds are wall seconds."""
+        if not self.budget.run:
+            return None
+        total = self._run_usage(now, started)
+        for unit, limit in self.budget.run.items():
+            if self.costs[unit](total) >= limit:
+                return f"budget: {limit:.6g} {unit} per run spent"
+        return None
+
+    def quote(self, account: Account, samples: int, now: float, started: float) -> Quotation:
+        """Return price and funds for ``samples`` more samples, and reserve their price.
+
+        What other problems have reserved is not left to this one, so that many in flight cannot
+        overspend together.
+        """
+        account.reserved.clear()
+        usage, total = account.usage(now), self._run_usage(now, started)
+        price: dict[str, float] = {}
+        if self._samples:
+            price = {
+                unit: model(total) / self._samples * samples
+                for unit, model in self.costs.items()
+                if samples and unit in {*self.budget.problem, *self.budget.run}
+            }
+        left: dict[str, float] = {}
+        limits: dict[str, float] = {}
+        for unit, limit in self.budget.problem.items():
+            left[unit], limits[unit] = limit - self.costs[unit](usage), limit
+        for unit, limit in self.budget.run.items():
+            held = sum(other.reserved.get(unit, 0.0) for other in self.open)
+            funds = limit - self.costs[unit](total) - held
+            if funds < left.get(unit, float("inf")):
+                left[unit], limits[unit] = funds, limit
+        if all(price.get(unit, 0.0) <= funds for unit, funds in left.items()):
+            account.reserved.update(price)
+        return Quotation(price, left, limits, usage)
+
+    def _run_usage(self, now: float, started: float) -> Usage:
+        total = self.total(now)
+        wall = {"seconds": now - started}
+        return Usage(**{**{name: getattr(total, name) for name in Usage.__slots__}, **wall})

@@ -1,0 +1,210 @@
+"""All a stage may ask, and all it may hear.
+
+A stage yields one of these operations and is resumed with its reply. It never meets an engine, a
+clock or a file; the driver carries out what is asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from ttsflow.types import Candidate, Finish, Sampling, State, Tokens, Usage
+
+if TYPE_CHECKING:
+    from ttsflow.protocols import Stage, Watch
+
+__all__ = [
+    "Decision",
+    "EngineRequest",
+    "Fork",
+    "Generate",
+    "Generated",
+    "Note",
+    "Op",
+    "Progress",
+    "Quotation",
+    "Quote",
+    "Request",
+    "Score",
+    "Scored",
+    "Trace",
+    "Unit",
+    "Verdict",
+]
+
+#: ``whole``: until the trajectory ends. ``step``: until the next step border.
+Unit = Literal["whole", "step"]
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One continuation: of ``parent``, or of the problem's prompt when it is None.
+
+    With ``unit`` step it ends after ``separator`` (None: the task's own) or after ``step_tokens``
+    tokens (None: the limit per step of the run's sampling), whichever comes first.
+    """
+
+    parent: Candidate | None = None
+    unit: Unit = "whole"
+    separator: str | None = None
+    step_tokens: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Generate:
+    """Ask for continuations; reply: ``Generated``. ``watch`` may abort, add or end them midway."""
+
+    requests: tuple[Request, ...]
+    watch: Watch | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Generated:
+    """One candidate per request, in the order asked for, then those a watch launched.
+
+    ``stopped`` is a reason when a budget refused or ended the requests.
+    """
+
+    candidates: tuple[Candidate, ...]
+    spent: Usage
+    stopped: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """Ask the verifier for step scores of ``candidates``; reply: ``Scored``."""
+
+    candidates: tuple[Candidate, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """One verdict per candidate, in the order asked for."""
+
+    verdicts: tuple[Verdict, ...]
+    spent: Usage
+
+
+class Verdict(NamedTuple):
+    """A verifier's word on one candidate: one score per non-empty step, None where it has none.
+
+    ``tokens`` counts tokens the verifier read or wrote; ``reason`` says why it failed.
+    """
+
+    id: str
+    scores: tuple[float | None, ...]
+    tokens: int = 0
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Fork:
+    """Run (stage, state) pairs side by side; reply: their final states, in order."""
+
+    branches: tuple[tuple[Stage, State], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Quote:
+    """Ask what ``samples`` more samples would cost and what is left; reply: ``Quotation``."""
+
+    samples: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Quotation:
+    """Prices and funds by budget unit. A unit without a limit is absent from ``left`` and ``limit``.
+
+    ``price`` is the expected cost of the samples asked for, from the mean over this run so far; a
+    unit is absent from it until something was measured. ``spent`` is the problem's usage so far.
+    """
+
+    price: Mapping[str, float]
+    left: Mapping[str, float]
+    limit: Mapping[str, float]
+    spent: Usage
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Tell the trace something, such as which candidates were pruned and why; reply: None."""
+
+    kind: str
+    data: Mapping[str, Any] = field(default_factory=dict)
+
+
+Op = Generate | Score | Fork | Quote | Note
+
+
+# --- between driver and watches -------------------------------------------------------------------
+
+
+class Trace:
+    """What a watch sees of one running request; the driver keeps it up to date.
+
+    ``tokens`` are the ids decoded so far by this request, ``candidate`` is set when it has ended.
+    """
+
+    __slots__ = ("candidate", "logprobs", "tokens")
+
+    def __init__(self) -> None:
+        self.tokens: list[int] = []
+        self.logprobs: list[Mapping[int, float]] = []
+        self.candidate: Candidate | None = None
+
+
+class Decision(NamedTuple):
+    """What a watch wants: indices to ``abort``, requests to ``launch``, or ``done`` (abort the rest).
+
+    ``cut`` is a length in tokens beyond which no trace was needed; it bounds the serial tokens.
+    ``reason`` is recorded when anything is ended early.
+    """
+
+    abort: tuple[int, ...] = ()
+    launch: int = 0
+    done: bool = False
+    cut: int | None = None
+    reason: str = ""
+
+
+# --- between driver and engines -------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class EngineRequest:
+    """One sequence to decode, complete in itself.
+
+    ``max_tokens`` and ``stop`` are final (limits and stop strings of task, sampling and step already
+    merged); of ``sampling`` an engine reads temperature, top_p, top_k and min_p. A lower ``priority``
+    runs earlier. With ``stream`` every engine step reports new tokens; otherwise one report at the
+    end suffices. ``logprobs`` asks for that many top log-probabilities per token.
+    """
+
+    id: str
+    prompt: Tokens
+    sampling: Sampling
+    seed: int
+    max_tokens: int
+    stop: tuple[str, ...] = ()
+    logprobs: int = 0
+    priority: int = 0
+    stream: bool = False
+
+
+class Progress(NamedTuple):
+    """News of one request: ``tokens`` decoded since the last news, and ``finish`` once it has ended.
+
+    ``finish`` is stop (end of text, ``stop`` None; or the stop string named by ``stop``), length, or
+    failed with a ``reason``. Tokens of a stop string, and one end-of-text token, are part of
+    ``tokens``: they were decoded. ``cached`` counts prompt tokens served from the prefix cache.
+    """
+
+    id: str
+    tokens: Tokens = ()
+    finish: Finish | None = None
+    stop: str | None = None
+    logprobs: tuple[Mapping[int, float], ...] = ()
+    cached: int = 0
+    reason: str = ""

@@ -1,0 +1,175 @@
+"""Finds installed plugins and collects what they register.
+
+A plugin is a distribution with an entry point in the group ``ttsflow`` that names a module with a
+``ttsflow_register`` hook. Each is loaded on its own: one that is broken is reported, and raised only
+when something of it is asked for. ``TTSFLOW_BLOCK=name,name`` leaves plugins out. Nothing in the
+working directory is ever loaded.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache, partial
+from importlib.metadata import EntryPoint, entry_points
+
+import pluggy
+
+from ttsflow import hookspecs
+from ttsflow.errors import PluginError, suggest
+from ttsflow.registry import Registry
+
+__all__ = ["BLOCK", "GROUP", "Plugin", "Registration", "load", "plugins", "problems", "reload"]
+
+GROUP = "ttsflow"
+BLOCK = "TTSFLOW_BLOCK"
+OWN = EntryPoint(name="ttsflow", value="ttsflow.builtin", group=GROUP)
+
+
+class Registration:
+    """What one plugin offers; handed to its hook. Everything is checked when it is complete."""
+
+    def __init__(self) -> None:
+        self.parts: list[tuple[str, str, str | type]] = []
+        self.packages: list[str] = []
+
+    def add(self, kind: str, name: str, target: str | type) -> None:
+        """Offer a part: ``target`` is "module:Class", imported when first used, or a class."""
+        self.parts.append((kind, name, target))
+
+    def add_configs(self, package: str) -> None:
+        """Offer the config groups of an importable package, such as "my_package.conf"."""
+        self.packages.append(package)
+
+
+@dataclass(frozen=True, slots=True)
+class Plugin:
+    """An entry point that was found, and what came of it."""
+
+    name: str
+    provider: str
+    version: str
+    blocked: bool = False
+    error: PluginError | None = None
+    parts: tuple[tuple[str, str], ...] = ()
+    packages: tuple[str, ...] = ()
+
+
+def _provider(entry: EntryPoint) -> tuple[str, str]:
+    """Return the distribution's name and version; an entry point made by hand has none."""
+    return (entry.dist.name, entry.dist.version) if entry.dist else (entry.name, "")
+
+
+def _register(entry: EntryPoint, offered: Registration) -> None:
+    """Load one plugin and run its hook. Raises whatever the plugin raises."""
+    # A manager of its own: no other plugin can be in its way, and its errors are its own.
+    manager = pluggy.PluginManager(hookspecs.PROJECT)
+    manager.add_hookspecs(hookspecs)
+    plugin = entry.load()
+    manager.register(plugin, name=entry.name)
+    try:
+        manager.check_pending()
+    except pluggy.PluginValidationError as error:
+        found = re.search(r"unknown hook '(\w+)'", str(error))
+        hook = found[1] if found else str(error)
+        raise PluginError(f"there is no hook '{hook}'. {suggest(hook, ['ttsflow_register'])}") from error
+    if not manager.get_hookcallers(plugin):
+        raise PluginError(
+            f"{entry.value} has no function `ttsflow_register` marked with `@ttsflow.hookspecs.hookimpl`."
+        )
+    manager.hook.ttsflow_register(registry=offered)
+
+
+def _explain(error: Exception, provider: str, entry: EntryPoint) -> PluginError:
+    cause = str(error) if isinstance(error, PluginError) else f"{type(error).__name__}: {error}"
+    return PluginError(f"plugin '{entry.name}' of {provider} ({entry.value}) is broken: {cause}")
+
+
+def _take(registry: Registry, entry: EntryPoint) -> Plugin:
+    """Add all that one plugin offers to the registry, or nothing of it."""
+    provider, version = _provider(entry)
+    offered = Registration()
+    error: PluginError | None = None
+    try:
+        _register(entry, offered)
+        # A dry run finds bad kinds, targets and packages before any of it counts.
+        trial = Registry()
+        _add(trial, offered, provider)
+    except Exception as caught:  # noqa: BLE001 - a plugin may fail in any way, and none may stop ttsflow
+        error = _explain(caught, provider, entry)
+        registry.broken[provider] = registry.broken[entry.name] = error
+        for kind, name, _ in offered.parts:
+            registry.refuse(kind, name, error)
+    else:
+        _add(registry, offered, provider, tolerant=True)
+    parts = tuple(sorted((kind, name) for kind, name, _ in offered.parts))
+    return Plugin(entry.name, provider, version, False, error, parts, tuple(offered.packages))
+
+
+def _add(registry: Registry, offered: Registration, provider: str, *, tolerant: bool = False) -> None:
+    """Add parts and packages. ``tolerant``: a clash is kept by the registry, which raises it on use."""
+    steps = [partial(registry.add, kind, name, target, provider) for kind, name, target in offered.parts]
+    steps += [partial(registry.add_configs, package, provider) for package in offered.packages]
+    for step in steps:
+        try:
+            step()
+        except PluginError:
+            if not tolerant:
+                raise
+
+
+def _blocked() -> set[str]:
+    return {name.strip() for name in os.environ.get(BLOCK, "").split(",") if name.strip()}
+
+
+def _discover(found: Iterable[EntryPoint], block: set[str]) -> tuple[Registry, tuple[Plugin, ...]]:
+    entries = sorted(found, key=lambda entry: (_provider(entry), entry.name, entry.value))
+    if not any(entry.value == OWN.value for entry in entries):
+        # A source tree that is not installed has no entry point, but it has its own parts.
+        entries.insert(0, OWN)
+    registry = Registry()
+    plugins = []
+    for entry in entries:
+        provider, version = _provider(entry)
+        if entry.value != OWN.value and {entry.name, provider} & block:
+            plugins.append(Plugin(entry.name, provider, version, blocked=True))
+        else:
+            plugins.append(_take(registry, entry))
+    return registry, tuple(plugins)
+
+
+@cache
+def _loaded() -> tuple[Registry, tuple[Plugin, ...]]:
+    return _discover(entry_points(group=GROUP), _blocked())
+
+
+def load() -> Registry:
+    """Return the registry of everything installed; found once per process."""
+    return _loaded()[0]
+
+
+def plugins() -> tuple[Plugin, ...]:
+    """Return all plugins that are installed, broken and blocked ones included."""
+    return _loaded()[1]
+
+
+def reload() -> Registry:
+    """Look again at what is installed and blocked, and return the new registry."""
+    _loaded.cache_clear()
+    return load()
+
+
+def problems() -> list[str]:
+    """Return what is wrong with the installed plugins, one sentence each."""
+    registry, found = _loaded()
+    known = {name for plugin in found for name in (plugin.name, plugin.provider)} - {OWN.name}
+    lines = [str(plugin.error) for plugin in found if plugin.error]
+    lines += [str(error) for error in registry.clashes()]
+    lines += [
+        f"{BLOCK} names '{name}', which {'cannot be left out' if name == OWN.name else 'is not installed'}. "
+        f"{suggest(name, known)}"
+        for name in sorted(_blocked() - known)
+    ]
+    return lines

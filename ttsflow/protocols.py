@@ -1,0 +1,214 @@
+"""What a part must offer to be used in a pipeline. All are structural: no base class is needed.
+
+A *part* is a frozen dataclass whose fields are its settings. Building one does no work; what lives
+longer (an engine, a verifier) is made by ``open()``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+from ttsflow.ops import Decision, EngineRequest, Op, Progress, Trace, Verdict
+from ttsflow.types import Answer, Candidate, Problem, Prompt, State, Tokens, Usage
+
+__all__ = [
+    "Capabilities",
+    "CostModel",
+    "Engine",
+    "EnginePart",
+    "Observer",
+    "Reply",
+    "Stage",
+    "Task",
+    "Until",
+    "Verifier",
+    "VerifierPart",
+    "Watch",
+]
+
+#: A stage's generator is sent the reply that belongs to the operation it yielded.
+Reply = Any
+
+
+@runtime_checkable
+class Stage(Protocol):
+    """Turns a state into a new one; a generator when it has to ask for something on the way."""
+
+    def __call__(self, state: State, /) -> State | Generator[Op, Reply, State]:
+        """Return the new state, or a generator of operations that returns it."""
+        ...
+
+
+Observer = Callable[[Sequence[Trace], Sequence[int]], Decision | None]
+
+
+@runtime_checkable
+class Watch(Protocol):
+    """Decides during a generate operation; the only code that runs per engine step."""
+
+    def begin(self, size: int) -> Observer:
+        """Return an observer for one operation of ``size`` requests.
+
+        It is called after each engine step with all traces of the operation (grown by what it
+        launched) and the indices of those with news, in index order; it decides or returns None.
+        """
+        ...
+
+
+@runtime_checkable
+class Until(Protocol):
+    """A condition on a state, with settings."""
+
+    def __call__(self, state: State, /) -> str | None:
+        """Return why the condition holds, None when it does not.
+
+        An empty reason means the natural end, which is not an early stop.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What an engine can do, known before it is opened.
+
+    ``logprobs`` is the highest number of top log-probabilities per token, 0 for none.
+    """
+
+    logprobs: int = 0
+    seeds: bool = True
+    token_prompts: bool = True
+    priorities: bool = True
+    abort: bool = True
+
+
+@runtime_checkable
+class Engine(Protocol):
+    """Decodes sequences. Driven by one thread; nothing happens but in ``step``."""
+
+    capabilities: Capabilities
+
+    @property
+    def capacity(self) -> int:
+        """Sequences decoded at once."""
+        ...
+
+    @property
+    def context(self) -> int:
+        """Most tokens of prompt and output together."""
+        ...
+
+    def now(self) -> float:
+        """Return seconds on the engine's own clock, which may be virtual."""
+        ...
+
+    def encode(self, prompt: Prompt) -> Tokens:
+        """Return the token ids of a prompt, its chat template applied."""
+        ...
+
+    def decode(self, tokens: Tokens) -> str:
+        """Return the text of output tokens, special tokens left out."""
+        ...
+
+    def submit(self, request: EngineRequest) -> None:
+        """Queue a request; its id must be new."""
+        ...
+
+    def abort(self, ids: Sequence[str]) -> None:
+        """End requests now; no news of them follows. Unknown and ended ids are ignored."""
+        ...
+
+    def step(self) -> list[Progress]:
+        """Advance by one iteration and return the news. Raises ``EngineDead``."""
+        ...
+
+    def reset(self) -> None:
+        """Forget everything that could make a later run differ (the prefix cache)."""
+        ...
+
+    def close(self) -> None:
+        """Free all resources; may be called twice."""
+        ...
+
+
+@runtime_checkable
+class EnginePart(Protocol):
+    """Settings of an engine."""
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What the engine will be able to do."""
+        ...
+
+    def open(self) -> Engine:
+        """Load and return the engine. Raises ``ModelError``, ``MissingExtra``, ``ConfigError``."""
+        ...
+
+
+@runtime_checkable
+class Verifier(Protocol):
+    """Scores candidates, pumped like an engine so that a slow one never blocks the loop."""
+
+    def submit(self, id: str, problem: Problem, candidate: Candidate) -> None:
+        """Queue a candidate under a new id."""
+        ...
+
+    def step(self) -> list[Verdict]:
+        """Advance and return what is decided by now."""
+        ...
+
+    def cancel(self, ids: Sequence[str]) -> None:
+        """Forget queued candidates; no verdict of them follows."""
+        ...
+
+    def close(self) -> None:
+        """Free all resources; may be called twice."""
+        ...
+
+
+@runtime_checkable
+class VerifierPart(Protocol):
+    """Settings of a verifier. A plain one is wrapped by ``ttsflow.verifiers.batch.Batched``."""
+
+    def open(self) -> Verifier:
+        """Return the working verifier."""
+        ...
+
+
+@runtime_checkable
+class CostModel(Protocol):
+    """A price: a pure function of what was spent."""
+
+    unit: str
+
+    def __call__(self, usage: Usage, /) -> float:
+        """Return the cost of ``usage`` in ``unit``."""
+        ...
+
+
+@runtime_checkable
+class Task(Protocol):
+    """A set of problems, and what an answer to one of them is."""
+
+    @property
+    def stop(self) -> tuple[str, ...]:
+        """Stop strings that end a trajectory of this task."""
+        ...
+
+    @property
+    def separator(self) -> str:
+        """The string that ends a step of this task."""
+        ...
+
+    def problems(self) -> Sequence[Problem]:
+        """Return all problems, ids unique. Raises ``DataError``."""
+        ...
+
+    def answer(self, text: str, problem: Problem) -> Answer | None:
+        """Return the answer a finished trajectory gives, None when it gives none."""
+        ...
+
+    def correct(self, answer: Answer | None, problem: Problem) -> bool | None:
+        """Return whether the answer equals the gold one; None when there is no gold answer."""
+        ...

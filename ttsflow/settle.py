@@ -1,0 +1,113 @@
+"""From what a stage asks to what an engine decodes, and back to a candidate."""
+
+from __future__ import annotations
+
+from ttsflow.errors import ConfigError
+from ttsflow.flight import Border, Live
+from ttsflow.lineage import Path, seed_of
+from ttsflow.ops import EngineRequest, Progress, Request
+from ttsflow.protocols import Engine, Task
+from ttsflow.types import Candidate, Problem, Sampling, Tokens
+
+__all__ = ["Rules"]
+
+
+class Rules:
+    """The parts of a run that say how text is made and read: engine, task and sampling."""
+
+    def __init__(self, engine: Engine, task: Task, sampling: Sampling, seed: int, logprobs: int) -> None:
+        self.engine = engine
+        self.task = task
+        self.sampling = sampling
+        self.seed = seed
+        self.logprobs = logprobs
+        self.stop = tuple(dict.fromkeys((*task.stop, *sampling.stop)))
+        self._reach = max(map(len, self.stop), default=1) - 1
+
+    def border(self, request: Request, prompt: Tokens) -> Border:
+        """Return where ``request`` ends at the latest."""
+        done = len(request.parent.tokens) if request.parent else 0
+        room = min(self.sampling.max_tokens - done, self.engine.context - len(prompt) - done)
+        if request.unit == "whole":
+            return Border(room, room, None)
+        separator = self.task.separator if request.separator is None else request.separator
+        if separator in self.stop:
+            raise ConfigError(
+                f"the step separator {separator!r} is also a stop string, so that every trajectory would "
+                "end with its first step; set another `separator` on the generate stage.",
+                "strategy",
+            )
+        step = self.sampling.max_step_tokens if request.step_tokens is None else request.step_tokens
+        return Border(min(room, step), room, separator)
+
+    def engine_request(
+        self,
+        request: Request,
+        border: Border,
+        *,
+        id: str,
+        problem: Problem,
+        path: Path,
+        prompt: Tokens,
+        priority: int,
+        stream: bool,
+    ) -> EngineRequest:
+        """Return the request as an engine takes it: token ids, lineage seed, final limits."""
+        stop = self.stop if border.separator is None else (*self.stop, border.separator)
+        return EngineRequest(
+            id=id,
+            prompt=prompt + request.parent.tokens if request.parent else prompt,
+            sampling=self.sampling,
+            seed=seed_of(self.seed, problem.id, path),
+            max_tokens=border.limit,
+            stop=stop,
+            logprobs=self.logprobs,
+            priority=priority,
+            stream=stream,
+        )
+
+    def candidate(self, problem: Problem, live: Live, prompt: Tokens, end: Progress) -> Candidate:
+        """Return the candidate that a request has become.
+
+        Text is decoded from all tokens of the trajectory, so that nothing of a token that reaches past
+        a separator is lost; stop strings are looked for in that text, so that one that straddles two
+        steps ends the trajectory just where it would have ended undivided.
+        """
+        parent, trace = live.request.parent, live.trace
+        tokens = (*parent.tokens, *trace.tokens) if parent else tuple(trace.tokens)
+        text = self.engine.decode(tokens)
+        finish = end.finish
+        if finish in {"stop", "length"}:
+            cut = self._stopped_at(text, len(parent.text) if parent else 0)
+            if cut is not None:
+                finish, text = "stop", text[:cut]
+            elif self._at_step_border(live, end):
+                finish = "step"
+        logprobs = (*parent.logprobs, *trace.logprobs) if parent else tuple(trace.logprobs)
+        return Candidate(
+            path=live.path,
+            prompt=prompt,
+            tokens=tokens,
+            text=text,
+            finish=finish,
+            seed=seed_of(self.seed, problem.id, live.path),
+            answer=self.task.answer(text, problem) if finish == "stop" else None,
+            tokens_new=len(trace.tokens),
+            logprobs=logprobs,
+            reason=end.reason,
+        )
+
+    @staticmethod
+    def _at_step_border(live: Live, end: Progress) -> bool:
+        border = live.border
+        if border.separator is None:
+            return False
+        if end.finish == "stop":
+            return end.stop == border.separator
+        # Cut by the limit per step, with room left for the trajectory: a step like any other.
+        return border.limit <= len(live.trace.tokens) < border.room
+
+    def _stopped_at(self, text: str, known: int) -> int | None:
+        start = max(0, known - self._reach)
+        places = [place for place in (text.find(stop, start) for stop in self.stop) if place >= 0]
+        return min(places, default=None)

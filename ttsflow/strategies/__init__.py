@@ -1,0 +1,1 @@
+"""Stages, watches and conditions: what strategies are composed of."""

@@ -1,0 +1,116 @@
+"""The stage that turns a pool into one answer."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from ttsflow.errors import ConfigError
+from ttsflow.ops import Note
+from ttsflow.strategies.flow import Steps
+from ttsflow.types import Candidate, State
+
+__all__ = ["Aggregate", "voters"]
+
+
+def voters(pool: Sequence[Candidate]) -> list[Candidate]:
+    """Return the candidates that have a vote: ended by themselves, with an answer that was parsed.
+
+    One cut by a limit, aborted or failed never votes; its tokens count all the same.
+    """
+    seen = set()
+    out = []
+    for candidate in pool:
+        if candidate.finished and candidate.answer and candidate.path not in seen:
+            seen.add(candidate.path)
+            out.append(candidate)
+    return out
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregate:
+    """Chooses the answer.
+
+    ``how``: majority counts votes; weighted adds up scores per answer; best takes the candidate of
+    the highest score; first takes the first one with an answer. A candidate without a score is left
+    out of weighted and best. Scores that may be negative need ``transform`` (sigmoid, or softmax over
+    the question) before they can be added up.
+
+    ``ties`` decides between answers of equal weight: first in sample order, the one with the shortest
+    trajectory, or the one with the highest score. With ``least`` the leader needs that share of all
+    weight, otherwise the question stays without an answer.
+    """
+
+    how: Literal["majority", "weighted", "best", "first"] = "majority"
+    ties: Literal["first", "shortest", "score"] = "first"
+    least: float = 0.0
+    transform: Literal["none", "sigmoid", "softmax"] = "none"
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.least <= 1:
+            raise ConfigError(f"a share lies between 0 and 1, got {self.least}.", "least")
+        if self.how in {"best", "first"} and self.least:
+            raise ConfigError(f"`how: {self.how}` counts no votes, so no share can be asked for.", "least")
+        if self.how != "weighted" and self.transform != "none":
+            raise ConfigError("only `how: weighted` adds scores up.", "transform")
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """Scores need a verifier."""
+        uses_scores = self.how in {"weighted", "best"} or self.ties == "score"
+        return frozenset({"verifier"}) if uses_scores else frozenset()
+
+    def __call__(self, state: State) -> Steps:
+        """Vote, and tell the trace the weight of every answer."""
+        pool = voters(state.pool)
+        if self.how in {"weighted", "best"}:
+            pool = [candidate for candidate in pool if candidate.score is not None]
+        if not pool:
+            yield Note("aggregate", {"how": self.how, "weights": {}})
+            return state.with_(answer=None, chosen=None)
+        if self.how in {"first", "best"}:
+            chosen = pool[0] if self.how == "first" else max(pool, key=_score)
+            yield Note("aggregate", {"how": self.how, "chosen": chosen.path, "score": chosen.score})
+            return state.with_(answer=chosen.answer, chosen=chosen)
+        weights: dict[str, float] = {}
+        for candidate, weight in zip(pool, self._weights(pool), strict=True):
+            key = candidate.answer.key if candidate.answer else ""
+            weights[key] = weights.get(key, 0.0) + weight
+        top = max(weights.values())
+        # Sums of the same numbers in another order differ in the last bits: that is a tie as well.
+        tied = {key for key, weight in weights.items() if math.isclose(weight, top, rel_tol=1e-12)}
+        chosen = self._break([c for c in pool if c.answer and c.answer.key in tied])
+        yield Note("aggregate", {"how": self.how, "weights": weights, "tied": len(tied) > 1})
+        total = math.fsum(weights.values())
+        share = top / total if total else 0.0
+        if share < self.least:
+            reason = f"leading answer has {share:.0%} of the votes, {self.least:.0%} are needed"
+            return state.with_(answer=None, chosen=None, stopped=state.stopped or reason)
+        return state.with_(answer=chosen.answer, chosen=chosen)
+
+    def _weights(self, pool: Sequence[Candidate]) -> list[float]:
+        if self.how == "majority":
+            return [1.0] * len(pool)
+        scores = [_score(candidate) for candidate in pool]
+        if self.transform == "sigmoid":
+            return [1 / (1 + math.exp(-s)) if s >= 0 else math.exp(s) / (1 + math.exp(s)) for s in scores]
+        if self.transform == "softmax":
+            exps = [math.exp(score - max(scores)) for score in scores]
+            return [e / math.fsum(exps) for e in exps]
+        if min(scores) < 0:
+            msg = f"a vote cannot weigh {min(scores):.4g}: set `transform: sigmoid` or `softmax`."
+            raise ValueError(msg)
+        return scores
+
+    def _break(self, tied: Sequence[Candidate]) -> Candidate:
+        if self.ties == "shortest":
+            return min(tied, key=lambda candidate: len(candidate.tokens))
+        if self.ties == "score":
+            return max(tied, key=_score)
+        return tied[0]
+
+
+def _score(candidate: Candidate) -> float:
+    return -math.inf if candidate.score is None else candidate.score

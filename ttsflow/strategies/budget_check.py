@@ -1,0 +1,54 @@
+"""The stage where a strategy looks at its funds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ttsflow.errors import ConfigError
+from ttsflow.ops import Quotation, Quote
+from ttsflow.protocols import Stage
+from ttsflow.strategies.flow import Steps, run_stage
+from ttsflow.types import State
+
+__all__ = ["BudgetCheck"]
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetCheck:
+    """Stops, or takes a cheaper branch, when funds run low. Without a budget it does nothing.
+
+    Funds are low when less than the share ``reserve`` of any limit is left, or less than ``samples``
+    more samples are expected to cost. Then ``otherwise`` runs if it is set, and the problem's loop
+    ends with a reason if it is not. The driver ends running requests at the limit itself; this is the
+    decision before that.
+    """
+
+    reserve: float = 0.0
+    samples: int = 0
+    otherwise: Stage | None = None
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.reserve < 1:
+            raise ConfigError(f"a share lies between 0 and 1, got {self.reserve}.", "reserve")
+        if self.samples < 0:
+            raise ConfigError(f"a number of samples cannot be negative, got {self.samples}.", "samples")
+
+    def __call__(self, state: State) -> Steps:
+        """Ask for a quotation and decide."""
+        quotation: Quotation = yield Quote(self.samples)
+        reason = self._short(quotation)
+        if reason is None:
+            return state
+        if self.otherwise is not None:
+            return (yield from run_stage(self.otherwise, state))
+        return state.with_(stopped=reason)
+
+    def _short(self, quotation: Quotation) -> str | None:
+        for unit, left in quotation.left.items():
+            limit = quotation.limit[unit]
+            price = quotation.price.get(unit, 0.0)
+            if left <= 0 or left < self.reserve * limit:
+                return f"funds low: {left:.6g} of {limit:.6g} {unit} left"
+            if price > left:
+                return f"funds low: {self.samples} samples cost {price:.6g} {unit}, {left:.6g} left"
+        return None

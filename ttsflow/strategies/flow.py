@@ -1,0 +1,139 @@
+"""Stages that hold other stages: sequence, repeat, when, each."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass
+from types import GeneratorType
+from typing import Literal
+
+from ttsflow.errors import ConfigError
+from ttsflow.lineage import Path
+from ttsflow.ops import Fork, Op
+from ttsflow.protocols import Reply, Stage, Until
+from ttsflow.types import Candidate, State
+
+__all__ = ["Each", "Repeat", "Sequence", "Steps", "When", "run_stage"]
+
+#: What a stage's generator looks like.
+Steps = Generator[Op, Reply, State]
+
+
+def run_stage(stage: Stage, state: State) -> Steps:
+    """Run any stage as a generator, also one that needs nothing and returns its state at once."""
+    result = stage(state)
+    if isinstance(result, GeneratorType):
+        result = yield from result
+    if not isinstance(result, State):
+        msg = f"{type(stage).__name__} returned {type(result).__name__}; a stage returns a State."
+        raise TypeError(msg)
+    return result
+
+
+@dataclass(frozen=True, slots=True)
+class Sequence:
+    """Runs its stages one after another, in the order of the mapping."""
+
+    stages: Mapping[str, Stage]
+
+    def __post_init__(self) -> None:
+        if not self.stages:
+            raise ConfigError("a sequence needs at least one stage.", "stages")
+
+    def __call__(self, state: State) -> Steps:
+        """Pass the state through every stage."""
+        for stage in self.stages.values():
+            state = yield from run_stage(stage, state)
+        return state
+
+
+@dataclass(frozen=True, slots=True)
+class Repeat:
+    """Repeats its stages until a condition holds, at most ``at_most`` rounds.
+
+    It also ends when a stage stops the problem, and when a round changed nothing, since then no later
+    round would. In the last round a stage that generates steps completes its candidates instead, so
+    that none is left open at the depth limit.
+    """
+
+    stages: Mapping[str, Stage]
+    at_most: int
+    until: Until | None = None
+
+    def __post_init__(self) -> None:
+        if not self.stages:
+            raise ConfigError("a loop needs at least one stage.", "stages")
+        if self.at_most < 1:
+            raise ConfigError(f"at least one round is needed, got {self.at_most}.", "at_most")
+
+    def __call__(self, state: State) -> Steps:
+        """Run rounds; ``stopped`` keeps why the loop ended early, if it did."""
+        outer = state
+        state = state.with_(stopped=None)
+        for number in range(self.at_most):
+            before = state.pool
+            state = state.with_(round=number, last=number == self.at_most - 1)
+            for stage in self.stages.values():
+                state = yield from run_stage(stage, state)
+                if state.stopped:
+                    break
+            if state.stopped:
+                break
+            reason = self.until(state) if self.until else None
+            if reason is not None:
+                state = state.with_(stopped=reason or None)
+                break
+            if state.pool == before:
+                break
+        return state.with_(round=outer.round, last=outer.last, stopped=state.stopped or outer.stopped)
+
+
+@dataclass(frozen=True, slots=True)
+class When:
+    """Runs ``then`` when the condition ``if`` holds, else ``else`` (or nothing)."""
+
+    if_: Until
+    then: Stage
+    else_: Stage | None = None
+
+    def __call__(self, state: State) -> Steps:
+        """Choose a branch once and run it."""
+        branch = self.then if self.if_(state) is not None else self.else_
+        if branch is not None:
+            state = yield from run_stage(branch, state)
+        return state
+
+
+@dataclass(frozen=True, slots=True)
+class Each:
+    """Splits the pool and runs its stages on every part side by side.
+
+    ``by`` candidate gives each candidate its own branch, ``by`` subtree keeps together those that
+    descend from one first sample. Branches do not wait for each other; their pools are joined in
+    order. A reason to stop within a branch ends that branch alone.
+    """
+
+    stages: Mapping[str, Stage]
+    by: Literal["candidate", "subtree"] = "subtree"
+
+    def __post_init__(self) -> None:
+        if not self.stages:
+            raise ConfigError("each needs at least one stage.", "stages")
+
+    def __call__(self, state: State) -> Steps:
+        """Fork, wait for all branches, and join their pools."""
+        parts: dict[Path, list[Candidate]] = {}
+        for place, candidate in enumerate(state.pool):
+            key = candidate.path[:1] if self.by == "subtree" else (place,)
+            parts.setdefault(key, []).append(candidate)
+        if not parts:
+            return state
+        body = Sequence(self.stages)
+        branches = tuple((body, state.with_(pool=tuple(part), answer=None)) for part in parts.values())
+        ends: tuple[State, ...] = yield Fork(branches)
+        reasons = [end.stopped for end in ends if end.stopped]
+        return state.with_(
+            pool=tuple(candidate for end in ends for candidate in end.pool),
+            spent=max((end.spent for end in ends), key=lambda usage: usage.decoded),
+            stopped=state.stopped or (reasons[0] if len(reasons) == len(ends) else None),
+        )

@@ -1,0 +1,77 @@
+"""The stage that asks for tokens."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ttsflow.errors import ConfigError
+from ttsflow.ops import Generate, Generated, Request, Unit
+from ttsflow.protocols import Watch
+from ttsflow.strategies.flow import Steps
+from ttsflow.types import Candidate, State
+
+__all__ = ["GenerateStage"]
+
+
+@dataclass(frozen=True, slots=True)
+class GenerateStage:
+    """Samples candidates.
+
+    With ``unit: whole`` it adds ``n`` new trajectories to the pool, no more than fit under ``total``.
+    With ``unit: step`` it starts ``n`` candidates when the pool is empty, and otherwise extends every
+    active entry of the pool by one step; an entry that stands in the pool several times gets as many
+    different children. A step ends after ``separator`` (default: the task's), or after
+    ``step_tokens`` tokens (default: ``sampling.max_step_tokens``). ``watch`` may end requests early.
+    """
+
+    n: int = 1
+    unit: Unit = "whole"
+    total: int | None = None
+    separator: str | None = None
+    step_tokens: int | None = None
+    watch: Watch | None = None
+
+    def __post_init__(self) -> None:
+        if self.n < 1:
+            raise ConfigError(f"at least one sample is needed, got {self.n}.", "n")
+        if self.total is not None and self.total < 1:
+            raise ConfigError(f"at least one sample is needed, got {self.total}.", "total")
+        if self.step_tokens is not None and self.step_tokens < 1:
+            raise ConfigError(f"a step has at least one token, got {self.step_tokens}.", "step_tokens")
+        if self.separator == "":
+            raise ConfigError("an empty separator would end no step; null means the task's own.", "separator")
+        if self.unit == "whole" and (self.separator is not None or self.step_tokens is not None):
+            field = "separator" if self.separator is not None else "step_tokens"
+            raise ConfigError("only steps have a border; set `unit: step` or leave it out.", field)
+        if self.unit == "step" and self.total is not None:
+            raise ConfigError("only whole trajectories are added up to a total.", "total")
+        check = getattr(self.watch, "check", None)
+        if check is not None:
+            check(self.n)
+
+    def __call__(self, state: State) -> Steps:
+        """Ask for the candidates and put them into the pool."""
+        if self.unit == "step" and state.pool:
+            return (yield from self._extend(state))
+        count = self.n if self.total is None else min(self.n, self.total - len(state.pool))
+        if count < 1:
+            return state
+        got: Generated = yield Generate((self._request(None, state),) * count, self.watch)
+        return state.with_(
+            pool=state.pool + got.candidates, spent=got.spent, stopped=got.stopped or state.stopped
+        )
+
+    def _request(self, parent: Candidate | None, state: State) -> Request:
+        if self.unit == "whole" or state.last:
+            return Request(parent)
+        return Request(parent, "step", self.separator, self.step_tokens)
+
+    def _extend(self, state: State) -> Steps:
+        parents = [candidate for candidate in state.pool if candidate.active]
+        if not parents:
+            return state
+        got: Generated = yield Generate(tuple(self._request(p, state) for p in parents), self.watch)
+        children = iter(got.candidates)
+        # A refused request has no child: its parent stays, so that the best partial is not lost.
+        pool = tuple(next(children, c) if c.active else c for c in state.pool)
+        return state.with_(pool=(*pool, *children), spent=got.spent, stopped=got.stopped or state.stopped)

@@ -1,0 +1,102 @@
+"""Conditions: what `repeat.until` and `when.if` may ask of a state."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ttsflow.errors import ConfigError
+from ttsflow.protocols import Until
+from ttsflow.strategies.aggregate import voters
+from ttsflow.types import State
+
+__all__ = ["Agreed", "AllFinished", "AllOf", "AnyOf", "Not", "PoolSize", "Stopped"]
+
+
+@dataclass(frozen=True, slots=True)
+class AllFinished:
+    """No candidate of the pool can go on. The natural end of a search."""
+
+    def __call__(self, state: State) -> str | None:
+        """Return the empty reason when nothing is left to extend."""
+        return "" if state.pool and not any(c.active for c in state.pool) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Agreed:
+    """One answer has at least ``share`` of the votes, and there are at least ``at_least`` votes."""
+
+    share: float = 0.5
+    at_least: int = 2
+
+    def __post_init__(self) -> None:
+        if not 0 < self.share <= 1:
+            raise ConfigError(f"a share lies above 0 and up to 1, got {self.share}.", "share")
+        if self.at_least < 1:
+            raise ConfigError(f"at least one vote is needed, got {self.at_least}.", "at_least")
+
+    def __call__(self, state: State) -> str | None:
+        """Return who agrees."""
+        votes = Counter(c.answer.key for c in voters(state.pool) if c.answer)
+        total = votes.total()
+        if total < self.at_least:
+            return None
+        top = max(votes.values())
+        return f"agreed: {top} of {total} votes" if top / total >= self.share else None
+
+
+@dataclass(frozen=True, slots=True)
+class PoolSize:
+    """The pool holds at least ``at_least`` candidates."""
+
+    at_least: int
+
+    def __call__(self, state: State) -> str | None:
+        """Return the size reached."""
+        return f"pool of {len(state.pool)}" if len(state.pool) >= self.at_least else None
+
+
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """An earlier stage ended something early, for instance because funds ran low."""
+
+    def __call__(self, state: State) -> str | None:
+        """Return that stage's reason."""
+        return state.stopped
+
+
+@dataclass(frozen=True, slots=True)
+class AnyOf:
+    """At least one of several conditions holds."""
+
+    of: Mapping[str, Until]
+
+    def __call__(self, state: State) -> str | None:
+        """Return the reason of the first that holds."""
+        reasons = (condition(state) for condition in self.of.values())
+        return next((reason for reason in reasons if reason is not None), None)
+
+
+@dataclass(frozen=True, slots=True)
+class AllOf:
+    """All of several conditions hold."""
+
+    of: Mapping[str, Until]
+
+    def __call__(self, state: State) -> str | None:
+        """Return all reasons."""
+        reasons = [condition(state) for condition in self.of.values()]
+        known = [reason for reason in reasons if reason is not None]
+        return ", ".join(filter(None, known)) if len(known) == len(reasons) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Not:
+    """A condition does not hold."""
+
+    of: Until
+
+    def __call__(self, state: State) -> str | None:
+        """Return a reason when the inner condition has none."""
+        return f"not {type(self.of).__name__.lower()}" if self.of(state) is None else None

@@ -1,0 +1,71 @@
+"""The stage that asks for scores, and the one place where step scores become one number."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from ttsflow.ops import Score, Scored
+from ttsflow.strategies.flow import Steps
+from ttsflow.types import State
+
+__all__ = ["Reduce", "Verify", "reduce_scores"]
+
+Reduce = Literal["last", "min", "mean", "prod", "geometric"]
+
+
+def reduce_scores(scores: Sequence[float | None], how: Reduce) -> float | None:
+    """Return one score for a trajectory from its step scores.
+
+    A missing score is left out; without any score the result is missing too. ``geometric`` is the
+    geometric mean, which unlike ``prod`` does not punish length; both need scores >= 0.
+    """
+    known = [score for score in scores if score is not None]
+    if not known:
+        return None
+    if how == "last":
+        return known[-1]
+    if how == "min":
+        return min(known)
+    if how == "mean":
+        return math.fsum(known) / len(known)
+    if min(known) < 0:
+        msg = f"`reduce: {how}` needs step scores >= 0, got {min(known):.4g}."
+        raise ValueError(msg)
+    product = math.prod(known)
+    return product if how == "prod" else product ** (1 / len(known))
+
+
+@dataclass(frozen=True, slots=True)
+class Verify:
+    """Has the verifier score every candidate of the pool that has no scores yet.
+
+    ``reduce`` makes one score of a candidate's step scores; every later stage reads that one. A
+    candidate the verifier could not score is failed, with its reason; the others go on.
+    """
+
+    reduce: Reduce = "last"
+
+    needs: ClassVar[frozenset[str]] = frozenset({"verifier"})
+
+    def __call__(self, state: State) -> Steps:
+        """Ask for the scores and store them."""
+        wanted = {
+            candidate.path: candidate
+            for candidate in state.pool
+            if candidate.tokens and not candidate.scores and candidate.finish not in {"aborted", "failed"}
+        }
+        if not wanted:
+            return state
+        reply: Scored = yield Score(tuple(wanted.values()))
+        scored = {}
+        for candidate, verdict in zip(wanted.values(), reply.verdicts, strict=True):
+            if verdict.reason:
+                scored[candidate.path] = candidate.with_(finish="failed", answer=None, reason=verdict.reason)
+            else:
+                score = reduce_scores(verdict.scores, self.reduce)
+                scored[candidate.path] = candidate.with_(scores=verdict.scores, score=score)
+        pool = tuple(scored.get(candidate.path, candidate) for candidate in state.pool)
+        return state.with_(pool=pool, spent=reply.spent)

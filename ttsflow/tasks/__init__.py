@@ -1,0 +1,1 @@
+"""Tasks: problems, and what an answer to one is."""

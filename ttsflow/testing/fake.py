@@ -1,0 +1,287 @@
+"""An engine, a verifier and a task that need no model.
+
+The fake engine's next token is a pure function of prefix and seed, so that anything that claims not to
+change an answer (another order, more seats, an abort, a preemption) can be held to it exactly.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from ttsflow.errors import ConfigError, EngineDead
+from ttsflow.lineage import derive
+from ttsflow.ops import EngineRequest, Progress
+from ttsflow.protocols import Capabilities, Verifier
+from ttsflow.types import Answer, Candidate, Problem, Prompt, Tokens
+from ttsflow.verifiers.batch import Batched
+
+__all__ = ["FakeEngine", "FakeEnginePart", "FakeTask", "FakeVerifierPart"]
+
+_MASK = (1 << 64) - 1
+_END = 0
+_WORDS = {128 + digit: f"Answer: {digit}" for digit in range(5)}
+_TEXTS = [chr(code) for code in range(128)]
+_TEXTS[_END] = ""
+_TEXTS += [_WORDS[code] for code in sorted(_WORDS)]
+_NEWLINE = ord("\n")
+_DIGITS = [ord(digit) for digit in "0123456789"]
+
+
+def _mix(value: int) -> int:
+    """Return a 64-bit number every bit of which depends on every bit of ``value`` (splitmix64)."""
+    value = ((value ^ (value >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
+    value = ((value ^ (value >> 27)) * 0x94D049BB133111EB) & _MASK
+    return value ^ (value >> 31)
+
+
+class _Sequence:
+    """One request being decoded; ``hash`` stands for its prefix of prompt and tokens."""
+
+    __slots__ = ("done", "hash", "held", "last", "prefix", "reach", "request", "seed", "tail")
+
+    def __init__(self, request: EngineRequest, seed: int) -> None:
+        self.request = request
+        self.seed = _mix(seed & _MASK)
+        self.hash = 0
+        for token in request.prompt:
+            self.hash = _mix(self.hash + token + 1)
+        self.last = request.prompt[-1] if request.prompt else _NEWLINE
+        self.done = 0
+        self.held: list[int] = []
+        self.reach = max(map(len, request.stop), default=0)
+        self.tail = ""
+
+    def next(self) -> int:
+        """Draw the next token: lines of digits, then an answer, then the end."""
+        draw = _mix(self.hash ^ self.seed)
+        last = self.last
+        if last in _WORDS:
+            token = _END
+        elif last == _NEWLINE and draw % 100 < 25:
+            token = 128 + (draw >> 8) % 5
+        elif last != _NEWLINE and draw % 100 < 20:
+            token = _NEWLINE
+        else:
+            token = _DIGITS[(draw >> 8) % 10]
+        self.hash = _mix(self.hash + token + 1)
+        self.last = token
+        self.done += 1
+        return token
+
+
+class FakeEngine:
+    """Decodes one token per running sequence and step, by priority and then arrival.
+
+    Time is virtual: one step takes ``step_seconds``. With ``preempt`` above 0 that share of steps
+    takes one running sequence off its seat, as an engine short of memory would; ``schedule_seed``
+    chooses which. After ``dies_after`` steps it raises ``EngineDead``.
+    """
+
+    def __init__(
+        self,
+        *,
+        capacity: int = 16,
+        context: int = 4096,
+        logprobs: int = 20,
+        preempt: float = 0.0,
+        schedule_seed: int = 0,
+        step_seconds: float = 0.01,
+        dies_after: int | None = None,
+    ) -> None:
+        self.capabilities = Capabilities(logprobs=logprobs)
+        self.capacity = capacity
+        self.context = context
+        self.steps = 0
+        self.decoded = 0
+        self._preempt = preempt
+        self._schedule = random.Random(schedule_seed)  # noqa: S311 - a schedule, not a secret
+        self._step_seconds = step_seconds
+        self._dies_after = dies_after
+        self._waiting: deque[_Sequence] = deque()
+        self._running: dict[str, _Sequence] = {}
+
+    def now(self) -> float:
+        """Return virtual seconds."""
+        return self.steps * self._step_seconds
+
+    def encode(self, prompt: Prompt) -> Tokens:
+        """Return one token per character; a chat is its turns, a line each."""
+        text = prompt if isinstance(prompt, str) else "".join(f"{m.role}: {m.content}\n" for m in prompt)
+        return tuple(min(ord(char), 127) or 127 for char in text)
+
+    def decode(self, tokens: Tokens) -> str:
+        """Return the text of tokens."""
+        return "".join([_TEXTS[token] for token in tokens])
+
+    def seed_of(self, request: EngineRequest) -> int:
+        """Return the seed a request is decoded with; a test may break this on purpose."""
+        return request.seed
+
+    def submit(self, request: EngineRequest) -> None:
+        """Queue a request."""
+        if request.id in self._running or any(s.request.id == request.id for s in self._waiting):
+            msg = f"request id {request.id!r} is in use"
+            raise ValueError(msg)
+        self._waiting.append(_Sequence(request, self.seed_of(request)))
+
+    def abort(self, ids: Sequence[str]) -> None:
+        """Forget requests."""
+        for name in ids:
+            self._running.pop(name, None)
+        if self._waiting:
+            gone = set(ids)
+            self._waiting = deque(s for s in self._waiting if s.request.id not in gone)
+
+    def step(self) -> list[Progress]:
+        """Decode one token for every running sequence."""
+        if self._dies_after is not None and self.steps >= self._dies_after:
+            msg = f"the fake engine died after {self.steps} steps, as it was told to."
+            raise EngineDead(msg)
+        self.steps += 1
+        self._seat()
+        news = []
+        for sequence in list(self._running.values()):
+            progress = self._decode_one(sequence)
+            if progress is not None:
+                news.append(progress)
+        return news
+
+    def reset(self) -> None:
+        """Forget everything queued; there is no cache."""
+        self._waiting.clear()
+        self._running.clear()
+
+    def close(self) -> None:
+        """Free everything."""
+        self.reset()
+
+    def _seat(self) -> None:
+        if self._preempt and self._running and self._schedule.random() < self._preempt:
+            name = self._schedule.choice(list(self._running))
+            self._waiting.append(self._running.pop(name))
+        free = self.capacity - len(self._running)
+        if free and self._waiting:
+            if len(self._waiting) > free:
+                self._waiting = deque(sorted(self._waiting, key=lambda s: s.request.priority))
+            for _ in range(min(free, len(self._waiting))):
+                sequence = self._waiting.popleft()
+                self._running[sequence.request.id] = sequence
+
+    def _decode_one(self, sequence: _Sequence) -> Progress | None:
+        request = sequence.request
+        if sequence.done >= request.max_tokens:
+            return self._finish(sequence, (), "length", None)
+        token = sequence.next()
+        self.decoded += 1
+        stop = None
+        if sequence.reach:
+            sequence.tail += _TEXTS[token]
+            stop = next((text for text in request.stop if text in sequence.tail), None)
+            sequence.tail = sequence.tail[1 - sequence.reach :] if sequence.reach > 1 else ""
+        if request.stream:
+            tokens: Tokens = (token,)
+        else:
+            sequence.held.append(token)
+            tokens = ()
+        if token == _END or stop is not None:
+            return self._finish(sequence, tokens, "stop", stop)
+        if sequence.done >= request.max_tokens:
+            return self._finish(sequence, tokens, "length", None)
+        if not request.stream:
+            return None
+        return Progress(request.id, tokens, logprobs=self._logprobs(request, tokens))
+
+    def _finish(self, sequence: _Sequence, tokens: Tokens, finish: str, stop: str | None) -> Progress:
+        request = sequence.request
+        del self._running[request.id]
+        tokens = tokens or tuple(sequence.held)
+        logprobs = self._logprobs(request, tokens)
+        return Progress(request.id, tokens, "stop" if finish == "stop" else "length", stop, logprobs)
+
+    @staticmethod
+    def _logprobs(request: EngineRequest, tokens: Tokens) -> tuple[Mapping[int, float], ...]:
+        if not request.logprobs:
+            return ()
+        return tuple({token + rank: -0.5 - rank for rank in range(request.logprobs)} for token in tokens)
+
+
+@dataclass(frozen=True, slots=True)
+class FakeEnginePart:
+    """Settings of the fake engine: seats, context in tokens, and how it schedules."""
+
+    capacity: int = 16
+    context: int = 4096
+    logprobs: int = 20
+    preempt: float = 0.0
+    schedule_seed: int = 0
+    dies_after: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("capacity", "context"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"must be at least 1, got {getattr(self, name)}.", name)
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """All of them, log-probabilities as set."""
+        return Capabilities(logprobs=self.logprobs)
+
+    def open(self) -> FakeEngine:
+        """Return a new engine."""
+        return FakeEngine(
+            capacity=self.capacity,
+            context=self.context,
+            logprobs=self.logprobs,
+            preempt=self.preempt,
+            schedule_seed=self.schedule_seed,
+            dies_after=self.dies_after,
+        )
+
+
+def fake_scores(batch: Sequence[tuple[Problem, Candidate]]) -> list[list[float | None]]:
+    """Score every non-empty line by a hash of it and all lines before, in [0, 1)."""
+    scored: list[list[float | None]] = []
+    for _, candidate in batch:
+        lines = [line for line in candidate.text.split("\n") if line.strip()]
+        scored.append([derive(*lines[: i + 1]) / 2**63 for i in range(len(lines))])
+    return scored
+
+
+@dataclass(frozen=True, slots=True)
+class FakeVerifierPart:
+    """Scores lines by a hash: arbitrary, but a pure function of the text."""
+
+    def open(self) -> Verifier:
+        """Return the working verifier."""
+        return Batched(fake_scores)
+
+
+@dataclass(frozen=True, slots=True)
+class FakeTask:
+    """Numbered questions whose answer is the digit after "Answer: "; every second gold is 2."""
+
+    size: int = 8
+    stop: tuple[str, ...] = ()
+    separator: str = "\n"
+    start: int = 0
+    extra: Mapping[str, str] = field(default_factory=dict)
+
+    def problems(self) -> list[Problem]:
+        """Return the questions."""
+        return [
+            Problem(f"Question {i}\n", id=f"fake-{i}", gold="2" if i % 2 else "1", data=self.extra)
+            for i in range(self.start, self.start + self.size)
+        ]
+
+    def answer(self, text: str, problem: Problem) -> Answer | None:
+        """Return the digit, None where there is none."""
+        del problem
+        _, found, digit = text.rpartition("Answer: ")
+        return Answer(digit[:1], digit[:1]) if found and digit[:1].isdigit() else None
+
+    def correct(self, answer: Answer | None, problem: Problem) -> bool | None:
+        """Compare with the gold digit."""
+        return None if problem.gold is None else answer is not None and answer.key == problem.gold

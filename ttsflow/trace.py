@@ -1,0 +1,85 @@
+"""What happened, as JSON lines: one event a line, none per token."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import IO, Any, Protocol
+
+from ttsflow.types import Candidate, Result
+
+__all__ = ["JsonTrace", "NoTrace", "Recorder", "candidate_event", "result_record"]
+
+
+class Recorder(Protocol):
+    """Where the driver writes events."""
+
+    enabled: bool
+
+    def event(self, kind: str, problem: str, data: Mapping[str, Any]) -> None:
+        """Write one event of one problem."""
+        ...
+
+    def flush(self) -> None:
+        """Hand everything written to the operating system."""
+        ...
+
+
+class NoTrace:
+    """Writes nothing."""
+
+    enabled = False
+
+    def event(self, kind: str, problem: str, data: Mapping[str, Any]) -> None:
+        """Drop the event."""
+
+    def flush(self) -> None:
+        """Do nothing."""
+
+
+class JsonTrace:
+    """Appends events to ``trace.jsonl``; flushed whenever a problem ends."""
+
+    enabled = True
+
+    def __init__(self, path: Path) -> None:
+        self._file: IO[str] = path.open("a", encoding="utf-8")
+        self._encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
+    def event(self, kind: str, problem: str, data: Mapping[str, Any]) -> None:
+        """Write one event of one problem."""
+        self._file.write(self._encode({"event": kind, "problem": problem, **data}) + "\n")
+
+    def flush(self) -> None:
+        """Hand everything written to the operating system."""
+        self._file.flush()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
+def candidate_event(candidate: Candidate) -> dict[str, Any]:
+    """Return what the trace says of a candidate whose request has ended."""
+    record: dict[str, Any] = {
+        "path": candidate.path,
+        "finish": candidate.finish,
+        "tokens": len(candidate.tokens),
+        "tokens_new": candidate.tokens_new,
+        "seed": candidate.seed,
+        "text": candidate.text,
+    }
+    if candidate.answer:
+        record["answer"] = candidate.answer.key
+    if candidate.reason:
+        record["reason"] = candidate.reason
+    return record
+
+
+def result_record(result: Result) -> dict[str, Any]:
+    """Return a result as a plain mapping, as one line of ``results.jsonl`` holds it."""
+    record = asdict(result)
+    record["usage"]["decoded"] = result.usage.decoded
+    return record

@@ -1,0 +1,215 @@
+"""The data that flows through a pipeline: frozen, slotted, and free of behaviour that needs I/O."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Literal, NamedTuple
+
+from ttsflow.lineage import Path, content_id, rng_of
+
+__all__ = [
+    "Answer",
+    "Candidate",
+    "Finish",
+    "Message",
+    "Outcome",
+    "Problem",
+    "Prompt",
+    "Result",
+    "Sampling",
+    "State",
+    "Tokens",
+    "Usage",
+]
+
+Tokens = tuple[int, ...]
+
+#: Why a candidate's tokens end where they do. ``step``: at a step border, it can go on. ``stop``: end
+#: of text or a stop string of the task. ``length``: cut by the limit per trajectory or the context.
+#: ``aborted``: ended by ttsflow. ``failed``: the engine gave no usable sample.
+Finish = Literal["step", "stop", "length", "aborted", "failed"]
+
+Outcome = Literal["answered", "abstained", "truncated", "deferred", "failed"]
+
+
+class Message(NamedTuple):
+    """One turn of a chat prompt; ``role`` is system, user or assistant."""
+
+    role: str
+    content: str
+
+
+#: A raw text the model continues, or the turns of a chat that its template is applied to.
+Prompt = str | tuple[Message, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One question. ``id`` is a hash of the prompt when the data gives none."""
+
+    prompt: Prompt
+    id: str = ""
+    gold: str | None = None
+    data: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not self.id:
+            object.__setattr__(self, "id", content_id(repr(self.prompt)))
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A parsed answer: ``text`` as written; answers with one ``key`` are one answer in a vote."""
+
+    text: str
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """How tokens are drawn, for every stage of a run.
+
+    ``max_tokens`` limits a whole trajectory, ``max_step_tokens`` one step of a stepwise strategy; a
+    step cut by the latter is a step like any other, a trajectory cut by the former is truncated.
+    ``stop`` adds stop strings to those of the task.
+    """
+
+    temperature: float = 0.8
+    top_p: float = 0.95
+    top_k: int = 0
+    min_p: float = 0.0
+    max_tokens: int = 512
+    max_step_tokens: int = 128
+    stop: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What was spent. Additive; every cost model is a pure function of it.
+
+    Tokens unless said otherwise. ``output``: of candidates that ended by themselves or at a limit;
+    ``aborted``: of candidates ttsflow ended; ``dropped``: speculated and not used; ``adopted``: the
+    part of ``output`` that was speculated; ``reused``: served from a store instead of decoded;
+    ``cached``: the part of ``prompt`` found in the prefix cache. ``serial`` is the length of the
+    longest chain of tokens that had to be decoded one after another. ``seconds`` is the time between
+    the first request and the last answer.
+    """
+
+    prompt: int = 0
+    cached: int = 0
+    output: int = 0
+    aborted: int = 0
+    dropped: int = 0
+    adopted: int = 0
+    reused: int = 0
+    verifier: int = 0
+    serial: int = 0
+    requests: int = 0
+    engine_steps: int = 0
+    seconds: float = 0.0
+    joules: float = 0.0
+
+    @property
+    def decoded(self) -> int:
+        """All tokens the engine decoded: output + aborted + dropped."""
+        return self.output + self.aborted + self.dropped
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(Usage)))
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One sampled trajectory, or its beginning: a beam is a candidate that can go on.
+
+    ``path`` is its place in the lineage (see ``lineage``), ``prompt`` and ``tokens`` are token ids as
+    the engine saw and decoded them (never re-tokenised text), ``text`` is what ``tokens`` say without
+    the stop string that ended them. ``scores`` has one entry per verified step, None where a verifier
+    gave none; ``score`` is their reduction. ``answer`` is parsed once, from candidates that ended by
+    themselves. ``tokens_new`` counts the tokens decoded since its parent.
+    """
+
+    path: Path
+    prompt: Tokens
+    tokens: Tokens = ()
+    text: str = ""
+    finish: Finish | None = None
+    seed: int = 0
+    answer: Answer | None = None
+    scores: tuple[float | None, ...] = ()
+    score: float | None = None
+    tokens_new: int = 0
+    logprobs: tuple[Mapping[int, float], ...] = ()
+    reason: str = ""
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def active(self) -> bool:
+        """Whether a further step can be asked for."""
+        return self.finish == "step"
+
+    @property
+    def finished(self) -> bool:
+        """Whether it ended by itself, so that its answer counts."""
+        return self.finish == "stop"
+
+    def with_(self, **changes: Any) -> Candidate:
+        """Return a copy with some fields changed."""
+        return replace(self, **changes)
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What a stage receives and returns: one problem and all that is known about it so far.
+
+    ``round`` counts the rounds of the innermost ``repeat``, ``last`` says this is the final one.
+    ``chosen`` is the candidate that stands for ``answer``. ``stopped`` is a reason, set whenever
+    anything ended early. ``spent`` is the problem's usage when this state was made.
+    """
+
+    problem: Problem
+    seed: int = 0
+    pool: tuple[Candidate, ...] = ()
+    answer: Answer | None = None
+    chosen: Candidate | None = None
+    round: int = 0
+    last: bool = False
+    spent: Usage = Usage()
+    stopped: str | None = None
+
+    def with_(self, **changes: Any) -> State:
+        """Return a copy with some fields changed."""
+        return replace(self, **changes)
+
+    def rng(self, tag: str) -> random.Random:
+        """Return randomness for ``tag`` that depends on run seed, problem and round alone."""
+        return rng_of(self.seed, self.problem.id, tag, self.round)
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What one problem came to: the same record for every strategy.
+
+    ``correct`` is None when the problem has no gold answer. ``cost`` has one entry per cost model.
+    ``candidates`` counts those in the final pool, ``truncated`` those of them cut by a limit;
+    ``path_tokens`` are the distinct tokens of its finished trajectories, the basis of goodput.
+    ``text`` is the trajectory the answer was taken from, ``reason`` says why a problem failed.
+    """
+
+    id: str
+    answer: str | None
+    outcome: Outcome
+    correct: bool | None
+    stopped: str | None
+    usage: Usage
+    cost: Mapping[str, float]
+    candidates: int
+    truncated: int
+    path_tokens: int = 0
+    gold: str | None = None
+    reason: str | None = None
+    text: str | None = None
+    fingerprint: str = ""
+    versions: Mapping[str, str] = field(default_factory=dict)

@@ -1,0 +1,1 @@
+"""Verifiers: where scores come from."""

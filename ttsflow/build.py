@@ -90,7 +90,7 @@ def _fill(cls: type[Any], mapping: Mapping[str, Any], path: str, registry: Regis
     try:
         return cls(**values)
     except ConfigError as error:
-        inside = error.path.replace("if_", "if").replace("else_", "else")
+        inside = ".".join(piece.rstrip("_") for piece in error.path.split("."))
         raise type(error)(error.message, join(path, inside)) from error
     except TtsflowError:
         raise

@@ -182,6 +182,7 @@ class Decoding:
             flight.cut = decision.cut
         doomed = list(flight.live) if decision.done else [i for i in decision.abort if i in flight.live]
         if doomed:
+            flight.frame.case.account.early = decision.reason or None
             self._abort([flight.live[i] for i in doomed], decision.reason)
             if self.trace.enabled:
                 data = {"reason": decision.reason, "aborted": len(doomed), "cut": decision.cut}

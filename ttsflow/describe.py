@@ -52,7 +52,7 @@ def describe_class(cls: type) -> Mapping[str, str]:
     return _describe_docstring(cls.__doc__)
 
 
-def describe_source(target: str) -> Mapping[str, str]:
+def describe_source(target: str, hops: int = 2) -> Mapping[str, str]:
     """Return the notes of "module:Class" from its source; empty when there is none to read."""
     module, _, name = target.partition(":")
     try:
@@ -64,4 +64,9 @@ def describe_source(target: str) -> Mapping[str, str]:
     for node in tree.body:
         if isinstance(node, ast.ClassDef) and node.name == name:
             return _describe_docstring(ast.get_docstring(node))
+        # A package often offers a class that one of its modules defines.
+        if isinstance(node, ast.ImportFrom) and node.module and not node.level and hops:
+            for alias in node.names:
+                if (alias.asname or alias.name) == name:
+                    return describe_source(f"{node.module}:{alias.name}", hops - 1)
     return {}

@@ -262,6 +262,7 @@ class Driver:
         reason: str | None = None,
     ) -> None:
         del self._cases[case]
+        state = state.with_(stopped=state.stopped or case.account.early)
         usage = self.ledger.close(case.account, self.engine.now())
         self._record(
             make_result(

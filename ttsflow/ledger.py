@@ -41,11 +41,15 @@ class Budget:
 
 
 class Account:
-    """What one problem has spent so far; the driver writes into it as things happen."""
+    """What one problem has spent so far; the driver writes into it as things happen.
+
+    ``stopped`` is the limit it has reached, ``early`` why a watch last ended requests of it.
+    """
 
     __slots__ = (
         "aborted",
         "cached",
+        "early",
         "ended",
         "engine_steps",
         "output",
@@ -66,6 +70,7 @@ class Account:
         self.verifier = self.serial = self.requests = self.engine_steps = 0
         self.reserved: dict[str, float] = {}
         self.stopped: str | None = None
+        self.early: str | None = None
 
     def usage(self, now: float) -> Usage:
         """Return what is spent by now; tokens of running requests count as output."""

@@ -180,7 +180,10 @@ class VerifierPart(Protocol):
 class CostModel(Protocol):
     """A price: a pure function of what was spent."""
 
-    unit: str
+    @property
+    def unit(self) -> str:
+        """What it is measured in, for labels."""
+        ...
 
     def __call__(self, usage: Usage, /) -> float:
         """Return the cost of ``usage`` in ``unit``."""

@@ -150,6 +150,11 @@ class Registry:
                 )
         self.check_options()
 
+    @property
+    def options(self) -> frozenset[str]:
+        """The config files of all providers, as ``group/option``."""
+        return frozenset(self._options)
+
     def refuse(self, kind: str, name: str, error: PluginError) -> None:
         """Remember that ``name`` belongs to something broken: asking for it raises ``error``."""
         self._refused[kind, name] = error
@@ -179,9 +184,13 @@ class Registry:
         if name in self.broken:
             raise self.broken[name]
         hint = suggest(name, {entry.name for entry in self.entries(kind)})
-        broken = "; ".join(sorted({str(error) for error in self.broken.values()}))
-        also = f" Not loaded: {broken}" if broken else ""
-        raise UnknownPart(f"there is no {kind} '{name}'. {hint}{also}")
+        raise UnknownPart(f"there is no {kind} '{name}'. {hint}{self.not_loaded}")
+
+    @property
+    def not_loaded(self) -> str:
+        """What to add to a message about an unknown name: it may belong to a broken plugin."""
+        errors = sorted({str(error) for error in self.broken.values()})
+        return f" Not loaded: {'; '.join(errors)}" if errors else ""
 
     def get(self, kind: str, name: str) -> type[Any]:
         """Return the class of a part; errors as in ``find`` and ``Entry.load``."""

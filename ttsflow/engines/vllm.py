@@ -36,6 +36,7 @@ class VLLM:
     """A model served by vLLM inside this process; runs on CUDA, or on CPU with the CPU build.
 
     ``model`` is a local folder, a hub id, or ``demo`` (SmolLM2-135M-Instruct, see ``demo_model``).
+    ``dtype`` auto is the checkpoint's own type, on CPUs without bfloat16 instructions float32.
     ``seats`` sequences are decoded at once. ``context`` is the most tokens of prompt and output
     together (None: what the model was trained for; the demo model 2048). ``kv_gib`` is the memory of
     the KV cache in GiB (None: 1 on CPU, vLLM's share of the GPU on CUDA). ``block_size`` is the

@@ -5,18 +5,16 @@ from __future__ import annotations
 import gc
 import itertools
 import time
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ttsflow.engines.vllm_load import load
+from ttsflow.engines.vllm_translate import params, progress, template
 from ttsflow.errors import ConfigError, EngineDead
 from ttsflow.ops import EngineRequest, Progress
-from ttsflow.types import Finish, Prompt, Tokens
+from ttsflow.types import Prompt, Tokens
 
 if TYPE_CHECKING:
-    from vllm.outputs import RequestOutput
-
     from ttsflow.engines.vllm import VLLM
 
 __all__ = ["Load", "VLLMEngine"]
@@ -47,7 +45,7 @@ class VLLMEngine:
         self._arrivals = itertools.count()
         self._core: Any = load(part)
         self._tokenizer: Any = self._core.get_tokenizer()
-        self._template = _template(part.chat_template)
+        self._template = template(part.chat_template)
         self.context: int = self._core.vllm_config.model_config.max_model_len
 
     # --- text and tokens ----------------------------------------------------------------------------
@@ -100,7 +98,7 @@ class VLLMEngine:
             self._core.add_request(
                 request.id,
                 tokens_input(list(request.prompt)),
-                _params(request, room),
+                params(request, room),
                 # vLLM breaks ties of priority by arrival; a count keeps the order of submission.
                 arrival_time=float(next(self._arrivals)),
                 priority=request.priority,
@@ -136,7 +134,7 @@ class VLLMEngine:
                 raise EngineDead(f"vLLM stopped: {type(error).__name__}: {error}") from error
             for output in outputs:
                 if request := self._live.get(output.request_id):
-                    news.append(_progress(output, request))
+                    news.append(progress(output, request))
                     if output.finished:
                         del self._live[output.request_id]
         return news
@@ -175,61 +173,3 @@ class VLLMEngine:
         core.renderer.shutdown()
         del core
         gc.collect()
-
-
-def _template(setting: str | None) -> str | None:
-    """Return the text of a chat template given as text or as a file."""
-    if setting is None or "{" in setting:
-        return setting
-    return Path(setting).expanduser().read_text()
-
-
-def _params(request: EngineRequest, room: int) -> Any:
-    """Return vLLM's sampling parameters."""
-    from vllm.sampling_params import RequestOutputKind, SamplingParams  # noqa: PLC0415 - loaded by now
-
-    sampling = request.sampling
-    return SamplingParams(
-        temperature=sampling.temperature,
-        top_p=sampling.top_p,
-        top_k=sampling.top_k,
-        min_p=sampling.min_p,
-        seed=request.seed,
-        max_tokens=room,
-        stop=list(request.stop),
-        include_stop_str_in_output=True,
-        logprobs=request.logprobs or None,
-        output_kind=RequestOutputKind.DELTA if request.stream else RequestOutputKind.FINAL_ONLY,
-        skip_special_tokens=True,
-    )
-
-
-def _progress(output: RequestOutput, request: EngineRequest) -> Progress:
-    """Return the news in a vLLM output."""
-    (sample,) = output.outputs
-    finish: Finish | None = None
-    reason = ""
-    if output.finished:
-        if sample.finish_reason in ("stop", "length"):
-            finish = sample.finish_reason
-        else:
-            finish, reason = "failed", f"vLLM ended the request: {sample.finish_reason}"
-    return Progress(
-        id=output.request_id,
-        tokens=tuple(sample.token_ids),
-        finish=finish,
-        # A number is a further end-of-text token of the model (chat models have two).
-        stop=sample.stop_reason if isinstance(sample.stop_reason, str) else None,
-        logprobs=tuple(_top(entries, request.logprobs) for entries in sample.logprobs or ()),
-        cached=output.num_cached_tokens or 0,
-        reason=reason,
-    )
-
-
-def _top(entries: Mapping[int, Any], count: int) -> dict[int, float]:
-    """Return the ``count`` highest log-probabilities, best first.
-
-    vLLM adds the sampled token where it is not among them; it would be one entry too many.
-    """
-    ranked = sorted(((token, entry.logprob) for token, entry in entries.items()), key=lambda pair: -pair[1])
-    return dict(ranked[:count])

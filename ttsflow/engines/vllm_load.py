@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+import logging
 import os
 import warnings
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ttsflow.engines.demo_model import DEMO_NAMES, demo_model_path
@@ -30,6 +32,7 @@ _ENVIRONMENT: Mapping[str, str] = {
     "VLLM_LOGGING_LEVEL": "ERROR",
     "VLLM_NO_USAGE_STATS": "1",
     "TQDM_DISABLE": "1",
+    "TORCH_CPP_LOG_LEVEL": "ERROR",
     # With the core in this process one step is one iteration, and nothing is decoded unseen.
     "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
     # Splitting attention over KV depends on the batch and so changes the last bits of a product.
@@ -43,6 +46,13 @@ def load(part: VLLM) -> LLMEngine:
     if not version.startswith(tuple(f"{minor}." for minor in TESTED)):
         warnings.warn(f"ttsflow was tested with vLLM {' and '.join(TESTED)}; this is {version}", stacklevel=2)
     _prepare(cpu=cpu, offline=is_local(part.model))
+    with warnings.catch_warnings():
+        # What vLLM's and torch's own code is told to do differently is nothing the user can act on.
+        warnings.simplefilter("ignore")
+        return _load(part, version, cpu=cpu)
+
+
+def _load(part: VLLM, version: str, *, cpu: bool) -> LLMEngine:
     try:
         from vllm.engine.arg_utils import EngineArgs  # noqa: PLC0415 - seconds to import
         from vllm.v1.engine.llm_engine import LLMEngine  # noqa: PLC0415
@@ -76,7 +86,7 @@ def _settings(part: VLLM, *, cpu: bool) -> dict[str, Any]:
         model = str(folder)
     settings: dict[str, Any] = {
         "model": model,
-        "dtype": part.dtype,
+        "dtype": "float32" if part.dtype == "auto" and cpu and not _fast_bfloat16() else part.dtype,
         "max_num_seqs": part.seats,
         "max_model_len": context,
         "scheduling_policy": "priority",
@@ -102,6 +112,8 @@ def _prepare(*, cpu: bool, offline: bool) -> None:
     """Set the environment that torch, vLLM and the hub's client read."""
     for name, value in _ENVIRONMENT.items():
         os.environ.setdefault(name, value)
+    # Said while vLLM's logging is not set up yet, and of no use: this machine has no Triton device.
+    logging.getLogger("vllm.triton_utils").setLevel(logging.ERROR)
     if cpu:
         os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
         os.environ.setdefault("OMP_NUM_THREADS", str(len(os.sched_getaffinity(0))))
@@ -110,6 +122,15 @@ def _prepare(*, cpu: bool, offline: bool) -> None:
         # read only once, so the client is told directly.
         constants = importlib.import_module("huggingface_hub.constants")
         vars(constants)["HF_HUB_OFFLINE"] = offline
+
+
+def _fast_bfloat16() -> bool:
+    """Return whether this CPU multiplies bfloat16; where it is emulated, float32 is over twice as fast."""
+    try:
+        words = Path("/proc/cpuinfo").read_text().split()
+    except OSError:
+        return True
+    return not {"avx512_bf16", "amx_bf16", "bf16"}.isdisjoint(words)
 
 
 def _one_line(error: Exception) -> str:

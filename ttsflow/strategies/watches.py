@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import insort
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -40,21 +41,25 @@ class FirstFinished:
     def begin(self, size: int) -> Observer:
         """Return the observer of one operation."""
         most = size + self.refill
+        lengths: list[int] = []
 
         def observe(traces: Sequence[Trace], changed: Sequence[int]) -> Decision | None:
-            del changed
-            lengths = sorted(
-                len(t.tokens) for t in traces if t.candidate and t.candidate.finished and t.candidate.answer
-            )
+            ended = False
+            for index in changed:
+                candidate = traces[index].candidate
+                if candidate is not None:
+                    ended = True
+                    if candidate.finished and candidate.answer:
+                        insort(lengths, len(traces[index].tokens))
             if len(lengths) < self.k:
-                if len(traces) < most and all(trace.candidate for trace in traces):
-                    missing = min(self.k - len(lengths), most - len(traces))
-                    return Decision(launch=missing)
+                if ended and len(traces) < most and all(trace.candidate for trace in traces):
+                    return Decision(launch=min(self.k - len(lengths), most - len(traces)))
                 return None
             cut = lengths[self.k - 1]
-            late = tuple(
-                i for i, trace in enumerate(traces) if trace.candidate is None and len(trace.tokens) >= cut
-            )
+            suspects = range(len(traces)) if ended else changed
+            late = tuple(i for i in suspects if traces[i].candidate is None and len(traces[i].tokens) >= cut)
+            if not (late or ended):
+                return None
             return Decision(abort=late, cut=cut, reason=f"first {self.k} finished after {cut} tokens")
 
         return observe

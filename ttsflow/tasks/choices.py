@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+import string
+from collections.abc import Mapping, Sequence
 
+from ttsflow.errors import DataError
 from ttsflow.tasks.keys import key_of, tidy
 
-__all__ = ["Choices", "final_choice", "gold_label", "render"]
+__all__ = ["Choices", "final_choice", "gold_label", "labelled", "options_of", "render"]
 
 #: The (label, text) pairs of one question, such as ("A", "bank").
 Choices = Sequence[tuple[str, str]]
 
+_HEAD = re.compile(r"\(?([A-Z])\s*[).:]\s*(.*)", re.DOTALL)
 _NEGATED = re.compile(
     r"\b(?:not|nor|isn't|n't)\s+(?:option\s+|choice\s+)?[(*]*([A-Z0-9])\b[)*]*", re.IGNORECASE
 )
@@ -55,6 +58,43 @@ def gold_label(gold: object, choices: Choices) -> str | None:
 def render(choices: Choices) -> str:
     """Return the options as a prompt shows them, one a line."""
     return "\n".join(f"{label}) {text}" for label, text in choices)
+
+
+def labelled(texts: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    """Return texts with the labels A, B, C and so on."""
+    return tuple(zip(string.ascii_uppercase, texts, strict=False))
+
+
+def options_of(value: object, place: str) -> tuple[tuple[str, str], ...]:
+    """Return the options in a field. Raises ``DataError`` for a form that is not known.
+
+    Known are a list of texts, headed by labels (``A) bank``) or not, a list of {label, text}, a mapping
+    with the lists ``label`` and ``text``, and a mapping of labels to texts.
+    """
+    if isinstance(value, Mapping):
+        if isinstance(value.get("label"), list) and isinstance(value.get("text"), list):
+            pairs = list(zip(value["label"], value["text"], strict=False))
+        else:
+            pairs = list(value.items())
+    elif isinstance(value, list) and all(
+        isinstance(item, Mapping) and {"label", "text"} <= {*item} for item in value
+    ):
+        pairs = [(item["label"], item["text"]) for item in value]
+    elif isinstance(value, list):
+        texts = [str(item).strip() for item in value]
+        heads = [_HEAD.match(text) for text in texts]
+        letters = string.ascii_uppercase[: len(texts)]
+        if all(head is not None and head[1] == letter for head, letter in zip(heads, letters, strict=False)):
+            texts = [head[2] for head in heads if head is not None]
+        pairs = list(labelled(texts))
+    else:
+        raise DataError(f"{place}: options are a {type(value).__name__}, expected a list or a mapping")
+    options = tuple((str(label).strip(), str(text).strip()) for label, text in pairs)
+    if len(options) < 2 or len({label.casefold() for label, _ in options}) < len(options):
+        raise DataError(
+            f"{place}: expected two or more options with different labels, found {options!r}"[:300]
+        )
+    return options
 
 
 def _any_label(choices: Choices) -> str:

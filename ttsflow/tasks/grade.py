@@ -16,6 +16,7 @@ import importlib.util
 import json
 import logging
 import os
+import resource
 import selectors
 import subprocess
 import sys
@@ -33,6 +34,7 @@ from ttsflow.types import Answer
 __all__ = ["GradingError", "MathVerify", "correct", "failures", "gold_text", "need_math_verify"]
 
 _log = logging.getLogger(__name__)
+_MEMORY = 4 << 30  # bytes of address space of the worker; powers of powers would take all there is
 _BOOT = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from ttsflow.tasks.grade import serve; serve()"
 )
@@ -80,7 +82,7 @@ def correct(
 
     ``tolerance`` is relative, for single numbers; 0 compares exactly.
     """
-    if gold is None or not (text := gold_text(gold, kind, tuple(choices))):
+    if gold is None or not (text := gold_text(gold, kind, tuple((name, said) for name, said in choices))):
         return None
     if answer is None:
         return False
@@ -157,7 +159,7 @@ class MathVerify:
             self.close()
             need_math_verify()
             self._owner = os.getpid()
-            self._process = subprocess.Popen(
+            self._process = subprocess.Popen(  # noqa: S603 - our own interpreter
                 self._command(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
             )
             self._line(self._process, self._startup)
@@ -184,6 +186,8 @@ class MathVerify:
 
 def serve() -> None:
     """Answer questions on standard input until it ends: the worker's side."""
+    threading.Thread(target=_end_with_parent, args=(os.getppid(),), daemon=True).start()
+    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, resource.getrlimit(resource.RLIMIT_AS)[1]))
     out = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # whatever the libraries print is not a reply
     from math_verify import parse, verify  # noqa: PLC0415 - takes a second, and only the worker needs it
@@ -208,6 +212,13 @@ def serve() -> None:
                 say({"equal": bool(equal)})
         except Exception as error:  # noqa: BLE001 - any failure is reported, none is a verdict
             say({"error": f"{type(error).__name__}: {error}"})
+
+
+def _end_with_parent(parent: int) -> None:
+    """End a worker that is stuck in a computation when the process that asked is gone."""
+    while os.getppid() == parent:
+        time.sleep(2.0)
+    os._exit(1)
 
 
 _worker = MathVerify()

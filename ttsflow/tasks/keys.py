@@ -18,11 +18,12 @@ from __future__ import annotations
 
 import re
 from fractions import Fraction
-from typing import Literal
+from typing import Literal, get_args
 
+from ttsflow.errors import ConfigError, suggest
 from ttsflow.tasks.exact import exact_value
 
-__all__ = ["Kind", "decided", "key_of", "tidy"]
+__all__ = ["Kind", "check_kind", "decided", "key_of", "tidy"]
 
 #: What an answer is: a number, a mathematical object, the label of an option, or plain text.
 Kind = Literal["number", "math", "choice", "text"]
@@ -91,6 +92,14 @@ _EXACT = re.compile(rf"^[(\[{{]?{_ATOM}(?:, {_ATOM})*[)\]}}]?$")
 _RATIONAL = re.compile(r"^-?\d+(?:/\d+)?$")
 _WORDS = re.compile(r"^[a-z]{2,}$")
 _OPEN, _CLOSE = "([\u27ec{", ")]\u27ed}"
+
+
+def check_kind(kind: str) -> None:
+    """Raise ``ConfigError`` for a kind that does not exist."""
+    if kind not in get_args(Kind):
+        raise ConfigError(
+            f"there is no kind of answer {kind!r}. {suggest(str(kind), get_args(Kind))}", "kind"
+        )
 
 
 def tidy(text: str) -> str:

@@ -1,0 +1,198 @@
+"""The command line: ``ttsflow run | list | explain | plugins``.
+
+Exit codes: 0, 1 for a run that failed, 2 for a mistake in config, command or plugins, 130 for Ctrl-C and
+143 for a polite kill. Everything heavy is imported by the command that needs it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any, NoReturn
+
+from ttsflow.errors import ConfigError, TtsflowError, suggest
+
+__all__ = ["main"]
+
+_OVERRIDES = "settings as key=value, such as strategy=ffs strategy.n=16 engine.seats=64"
+
+
+class _Parser(argparse.ArgumentParser):
+    """Says how settings are written when an option is unknown."""
+
+    def error(self, message: str) -> NoReturn:
+        """Print the message and exit with code 2."""
+        hint = " Settings are written key=value, without dashes." if "unrecognized" in message else ""
+        self.exit(2, f"error: {message}.{hint} See `{self.prog} --help`.\n")
+
+
+class _Terminated(KeyboardInterrupt):
+    """SIGTERM, which ends a run as Ctrl-C does: with what is finished written to disk."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command and return the exit code."""
+    parser = _Parser(
+        prog="ttsflow",
+        description="Test-time scaling of language models as declarative pipelines.",
+        epilog="commands:\n" + "".join(f"  {n:9}{c.__doc__.splitlines()[0]}\n" for n, c in COMMANDS.items()),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        usage="ttsflow COMMAND ...",
+    )
+    parser.add_argument("--version", action="version", version=f"ttsflow {_version()}")
+    parser.add_argument("command", help=argparse.SUPPRESS)
+    parser.add_argument("rest", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+    args = parser.parse_args(argv)
+    if args.command not in COMMANDS:
+        parser.error(f"there is no command '{args.command}'. {suggest(args.command, COMMANDS)[:-1]}")
+    try:
+        return COMMANDS[args.command](args.rest)
+    except TtsflowError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return error.exit_code
+    except _Terminated:
+        print("terminated", file=sys.stderr)
+        return 128 + signal.SIGTERM
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 128 + signal.SIGINT
+    except BrokenPipeError:
+        # The reader (`| head`) has seen enough; keep Python from complaining when it flushes.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + signal.SIGPIPE
+
+
+def _version() -> str:
+    try:
+        return version("ttsflow")
+    except PackageNotFoundError:
+        return "(not installed)"
+
+
+def _run(argv: Sequence[str]) -> int:
+    """run one config, or a sweep over many with -m."""
+    parser = _Parser(prog="ttsflow run", description=_run.__doc__)
+    parser.add_argument(
+        "-m",
+        "--multirun",
+        action="store_true",
+        help="run every combination of values such as strategy.n=4,16",
+    )
+    parser.add_argument("-q", "--quiet", action="store_true", help="show no progress of a run")
+    args = _parse(parser, argv)
+    _check_folder(args.overrides, multirun=args.multirun)
+    _warn()
+    with _terminable():
+        if args.multirun:
+            from ttsflow.sweep import sweep
+
+            ended = sweep(args.overrides, args.config_dir, show=not args.quiet)
+            return int(any(job.status == "failed" for job in ended))
+        from ttsflow.config import compose_run
+
+        mapping, folder = compose_run(args.overrides, args.config_dir)
+        from ttsflow.run import run_config
+
+        summary = run_config(mapping, folder, show=not args.quiet)
+        print(f"{summary.status}, results in {folder}")
+        return int(summary.status == "failed")
+
+
+def _list(argv: Sequence[str]) -> int:
+    """show the installed parts, of one kind or of all."""
+    from ttsflow.registry import KINDS
+
+    parser = _Parser(prog="ttsflow list", description=_list.__doc__)
+    parser.add_argument("kind", nargs="?", help=f"one of {', '.join(KINDS)}")
+    kind = parser.parse_args(argv).kind
+    if kind is not None and kind not in KINDS:
+        raise ConfigError(f"there is no kind of part '{kind}'. {suggest(kind, KINDS)}")
+    from ttsflow.listing import show_parts
+    from ttsflow.plugins import load
+
+    _warn()
+    show_parts(load(), kind)
+    return 0
+
+
+def _explain(argv: Sequence[str]) -> int:
+    """print the strategy that would run, with all its settings, as YAML to paste and edit."""
+    parser = _Parser(prog="ttsflow explain", description=_explain.__doc__)
+    args = _parse(parser, argv)
+    from ttsflow.build import build, explain
+    from ttsflow.config import compose, to_yaml
+    from ttsflow.plugins import load
+
+    _warn()
+    stage = build("stage", compose(args.overrides, args.config_dir)["strategy"], "strategy", load())
+    print(to_yaml(explain(stage, load())), end="")
+    return 0
+
+
+def _plugins(argv: Sequence[str]) -> int:
+    """show the installed plugins, what they add, and what is wrong with them."""
+    _Parser(prog="ttsflow plugins", description=_plugins.__doc__).parse_args(argv)
+    from ttsflow.listing import show_plugins
+    from ttsflow.plugins import plugins, problems
+
+    show_plugins(plugins(), problems())
+    return 0
+
+
+COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
+    "run": _run,
+    "list": _list,
+    "explain": _explain,
+    "plugins": _plugins,
+}
+
+
+def _parse(parser: argparse.ArgumentParser, argv: Sequence[str]) -> Any:
+    parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help=_OVERRIDES)
+    parser.add_argument("--config-dir", metavar="DIR", help="a folder with config groups of your own")
+    return parser.parse_intermixed_args(argv)
+
+
+def _check_folder(overrides: Sequence[str], *, multirun: bool) -> None:
+    """Refuse the folder setting that would do nothing."""
+    used, idle = ("sweep", "run") if multirun else ("run", "sweep")
+    for line in overrides:
+        if line.lstrip("+").startswith(f"hydra.{idle}."):
+            kind = "a sweep" if multirun else "a single run"
+            raise ConfigError(f"{kind} does not read it; set hydra.{used}.dir.", f"hydra.{idle}")
+
+
+def _warn() -> None:
+    """Say what is wrong with installed plugins; only what they provide is missing."""
+    from ttsflow.plugins import problems
+
+    for problem in problems():
+        print(f"warning: {problem}", file=sys.stderr)
+
+
+@contextmanager
+def _terminable() -> Iterator[None]:
+    """Let SIGTERM end a run as Ctrl-C does."""
+
+    def stop(number: int, frame: object) -> None:
+        del number, frame
+        raise _Terminated
+
+    try:
+        before = signal.signal(signal.SIGTERM, stop)
+    except ValueError:  # only the main thread may set handlers
+        yield
+        return
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,179 @@
+"""Config files and overrides -> one plain, resolved mapping.
+
+With the command line, the only place that knows Hydra. Library users may pass plain mappings instead.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from hydra.types import RunMode
+from omegaconf import DictConfig, OmegaConf
+
+from ttsflow import plugins
+from ttsflow.errors import ConfigError, suggest
+from ttsflow.loading import OWN_CONFIGS, Loader, session
+from ttsflow.mount import check_removed, expand, references, split
+from ttsflow.registry import Registry, config_folder
+from ttsflow.translate import translated
+from ttsflow.values import show
+
+__all__ = ["VARIABLES", "Composed", "compose", "compose_run", "fingerprint", "strategy", "to_yaml"]
+
+#: Where the resolved config keeps the strategy's variables, such as `n`; nothing is built from them.
+VARIABLES = "variables"
+
+
+class Composed(NamedTuple):
+    """A resolved config and the folder its run writes to."""
+
+    mapping: dict[str, Any]
+    folder: Path
+
+
+def compose(overrides: Sequence[str] = (), config_dir: str | None = None) -> dict[str, Any]:
+    """Return the resolved config for ``overrides`` such as ``"strategy=ffs"``, in the order of its files.
+
+    ``strategy`` holds only what is built, its variables stand under ``variables``; mounted strategies
+    are spliced in, and an empty verifier is None. Raises ``ConfigError`` and ``PluginError``.
+    """
+    return compose_run(overrides, config_dir).mapping
+
+
+def compose_run(overrides: Sequence[str] = (), config_dir: str | None = None) -> Composed:
+    """Return the resolved config as ``compose`` does, with the folder of the run."""
+    registry = plugins.load()
+    with session(registry, config_dir) as loader:
+        with translated(registry):
+            config = loader.load_configuration("config", list(overrides), RunMode.RUN)
+            folder = Path(str(config.hydra.run.dir))
+            raw = _raw(config)
+        _check_root(raw)
+        referenced = references(raw["strategy"], raw)
+        split(raw["strategy"], referenced, registry, "strategy")
+        with translated(registry):
+            plain = {key: _resolved(config[key]) for key in raw}
+        own, variables = split(plain["strategy"], referenced, registry, "strategy")
+        spliced = expand(own, _Alone(loader, registry), registry, "strategy")
+    mapping = {"strategy": spliced, VARIABLES: variables}
+    mapping |= {key: plain[key] for key in _root_keys() if key != "strategy"}
+    mapping["verifier"] = mapping["verifier"] or None
+    return Composed(mapping, folder)
+
+
+def strategy(
+    name: str, overrides: Mapping[str, Any] | None = None, config_dir: str | None = None
+) -> dict[str, Any]:
+    """Return the mapping of one strategy, ready to build, with some of its settings changed.
+
+    ``strategy("majority", {"n": 8, "stages": {"answer": {"ties": "last"}}})``; None removes a stage. Errors
+    as in ``compose``.
+    """
+    registry = plugins.load()
+    mapping = {"use": "strategy", "name": name, **(overrides or {})}
+    with session(registry, config_dir) as loader:
+        result: dict[str, Any] = expand(mapping, _Alone(loader, registry), registry, "strategy")
+    return result
+
+
+@dataclass(frozen=True, slots=True)
+class _Alone:
+    """Composes one strategy by itself, so that what its file refers to is its own root."""
+
+    loader: Loader
+    registry: Registry
+
+    def __call__(
+        self, name: str, overrides: Mapping[str, Any], path: str, inside: tuple[str, ...]
+    ) -> dict[str, Any]:
+        if not re.fullmatch(r"[\w./-]+", name):
+            raise ConfigError(f"'{name}' cannot be the name of a strategy.", f"{path}.name")
+        try:
+            with translated(self.registry):
+                config = self.loader.load_configuration(None, [f"+strategy={name}"], RunMode.RUN)
+        except ConfigError as error:
+            raise ConfigError(error.message, f"{path}.name") from error
+        try:
+            with translated(self.registry):
+                check_removed(_raw(config)["strategy"], overrides, "")
+                OmegaConf.set_struct(config, value=False)
+                config.strategy = OmegaConf.merge(config.strategy, dict(overrides))
+                raw = _raw(config)["strategy"]
+            referenced = references(raw)
+            split(raw, referenced, self.registry, "")
+            with translated(self.registry):
+                plain = _resolved(config.strategy)
+        except ConfigError as error:
+            inner = error.path.removeprefix("strategy").lstrip(".")
+            raise type(error)(f"in the strategy '{name}': {error.message}", inner).below(path) from error
+        own, _ = split(plain, referenced, self.registry, path)
+        result: dict[str, Any] = expand(own, self, self.registry, path, inside)
+        return result
+
+
+def _raw(config: DictConfig) -> dict[str, Any]:
+    """Return a composed config as plain data with its interpolations unresolved, without Hydra's part."""
+    plain: Any = OmegaConf.to_container(config, resolve=False)
+    return {key: value for key, value in plain.items() if key != "hydra"}
+
+
+def _resolved(value: Any) -> Any:
+    """Return a part of a composed config as plain data; it may refer to the whole config."""
+    if not OmegaConf.is_config(value):
+        return value
+    return OmegaConf.to_container(value, resolve=True, throw_on_missing=True)
+
+
+@cache
+def _root_keys() -> tuple[str, ...]:
+    """Return the keys of a config: the groups and settings of the primary config file."""
+    text = config_folder(OWN_CONFIGS).joinpath("config.yaml").read_text("utf-8")
+    root: Any = OmegaConf.to_container(OmegaConf.create(text), resolve=False)
+    groups = [key for item in root.pop("defaults") if isinstance(item, dict) for key in item]
+    groups = [group for group in groups if not group.startswith("override ")]
+    return (*groups, *(key for key in root if key != "hydra"))
+
+
+def _check_root(raw: Mapping[str, Any]) -> None:
+    known = _root_keys()
+    for key in raw:
+        if key not in known:
+            raise ConfigError(f"there is no setting '{key}'. {suggest(key, known)}", key)
+    for key in known:
+        if key not in raw:
+            raise ConfigError(f"'{key}' is missing; it cannot be removed.", key)
+    if not isinstance(raw["verifier"], Mapping | None):
+        raise ConfigError(
+            f"a verifier is a mapping with the key `use`, got {show(raw['verifier'])}.", "verifier"
+        )
+
+
+def fingerprint(mapping: Mapping[str, Any]) -> str:
+    """Return the sha256 of a resolved mapping.
+
+    The order of parts in a mapping counts, since stages run in it; the order of settings does not.
+    """
+    text = json.dumps(_canonical(mapping), sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _canonical(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        if value and all(isinstance(item, Mapping) and "use" in item for item in value.values()):
+            return [[key, _canonical(item)] for key, item in value.items()]
+        return {key: _canonical(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_canonical(item) for item in value]
+    return value
+
+
+def to_yaml(mapping: Mapping[str, Any]) -> str:
+    """Return a mapping as YAML, in its own order."""
+    return OmegaConf.to_yaml(OmegaConf.create(dict(mapping)))

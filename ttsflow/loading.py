@@ -1,0 +1,157 @@
+"""Hydra's loader with ttsflow's search path, and without leaving a trace in the process.
+
+The search path holds ``ttsflow.conf``, the config packages of all plugins and the user's folder. It is
+built here for ttsflow's own loader; neither ``GlobalHydra`` nor a ``hydra_plugins`` package is involved,
+so other Hydra programs of the environment are not affected.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from secrets import token_hex
+from typing import Any
+
+from hydra._internal.config_loader_impl import ConfigLoaderImpl
+from hydra._internal.utils import create_config_search_path
+from hydra.core.config_search_path import ConfigSearchPath
+from hydra.core.config_store import ConfigStore
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.utils import setup_globals
+from hydra.errors import HydraException
+from hydra.types import RunMode
+from hydra.version import VersionBase, setbase
+from omegaconf import DictConfig, OmegaConf, open_dict
+
+from ttsflow.errors import ConfigError
+from ttsflow.registry import MOUNT, Registry, config_folder, config_options
+
+__all__ = ["OWN_CONFIGS", "Loader", "session"]
+
+OWN_CONFIGS = "ttsflow.conf"
+
+#: Groups in which a part can be chosen by its bare name, without a config file of its own.
+GROUPS = ("strategy", "engine", "verifier", "task")
+
+#: Below these keys any setting may be given: `build` knows which exist, also those no file mentions.
+#: Only a stage that is removed must stand in a file.
+_OPEN = re.compile(
+    r"^(strategy|engine|verifier|task|cost|budget|sampling)\.(?![^=]*\bstages\.[^.=]+=\s*null\s*$)[^=]*="
+)
+
+_lock = threading.RLock()
+
+# The same for all jobs of a sweep (Hydra hands the cache on), different for two runs in one second.
+OmegaConf.register_new_resolver("ttsflow.unique", lambda: token_hex(3), use_cache=True, replace=True)
+
+
+class Loader(ConfigLoaderImpl):
+    """Composes configs. Settings of parts need no ``+``; what does not exist is refused by ``build``."""
+
+    def load_configuration(
+        self,
+        config_name: str | None,
+        overrides: list[str],
+        run_mode: RunMode,
+        from_shell: bool = True,
+        validate_sweep_overrides: bool = True,
+    ) -> DictConfig:
+        """Compose; for a sweep as a whole only Hydra's own settings are applied.
+
+        Hydra would apply every setting that is not swept to the defaults first, and refuse
+        ``-m strategy=ffs,majority strategy.k=4`` because the default strategy has no ``k``.
+        """
+        parsed = OverridesParser.create().parse_overrides(overrides)
+        task = [line for line, one in zip(overrides, parsed, strict=True) if not one.is_hydra_override()]
+        own = [line for line, one in zip(overrides, parsed, strict=True) if one.is_hydra_override()]
+        applied = (
+            own if run_mode == RunMode.MULTIRUN else own + [_OPEN.sub(r"++\g<0>", line) for line in task]
+        )
+        config = super().load_configuration(
+            config_name, applied, run_mode, from_shell, validate_sweep_overrides
+        )
+        with open_dict(config):
+            config.hydra.overrides.task = task
+            # It may become a folder's name, so it must not hold slashes or grow without end.
+            job: Any = OmegaConf.to_container(config.hydra.job, resolve=False)
+            name = job["override_dirname"].replace("++", "").replace("/", "-")
+            config.hydra.job.override_dirname = name[:120]
+        return config
+
+    def load_sweep_config(self, master_config: DictConfig, sweep_overrides: list[str]) -> DictConfig:
+        """Compose one job of a sweep; one that cannot be composed must not end the others.
+
+        The job itself composes again, meets the error, and records it in its own folder.
+        """
+        try:
+            return super().load_sweep_config(master_config, sweep_overrides)
+        except HydraException:
+            config = super().load_sweep_config(master_config, [])
+            with open_dict(config):
+                config.hydra.overrides.task = sweep_overrides
+            return config
+
+
+@contextmanager
+def session(registry: Registry, config_dir: str | None = None) -> Iterator[Loader]:
+    """Yield a loader; one thread at a time, and Hydra's process-wide state is put back afterwards.
+
+    Raises ``PluginError`` when two providers offer one config file, ``ConfigError`` when the user's
+    folder does not exist or repeats a file of an installed one.
+    """
+    registry.check_options()
+    with _lock:
+        version, store = VersionBase.instance().getbase(), ConfigStore.instance()
+        files = store.repo
+        try:
+            setbase("1.3")
+            setup_globals()
+            user, options = _user_folder(registry, config_dir)
+            store.repo = {**files, **{group: {**files.get(group, {})} for group in GROUPS}}
+            for entry in registry.entries():
+                if entry.kind in GROUPS and f"{entry.kind}/{entry.name}" not in options | registry.options:
+                    head = {"use": MOUNT, "name": entry.name} if entry.kind == MOUNT else {"use": entry.name}
+                    store.store(entry.name, head, entry.kind, provider=entry.provider)
+            yield Loader(_search_path(registry, user))
+        finally:
+            store.repo = files
+            if version is not None:
+                VersionBase.instance().version_base = version
+
+
+def _user_folder(registry: Registry, config_dir: str | None) -> tuple[Path | None, set[str]]:
+    if config_dir is None:
+        return None, set()
+    folder = Path(config_dir).expanduser().resolve()
+    if not folder.is_dir():
+        raise ConfigError(f"there is no folder '{config_dir}'; --config-dir names one with config groups.")
+    options = {option for option, _ in config_options(folder)}
+    twice = sorted(options & registry.options)
+    if twice:
+        raise ConfigError(
+            f"'{twice[0]}.yaml' in {folder} has the name of an installed config file; give it another one. "
+            f"To change an installed one, write `defaults: [{twice[0].rpartition('/')[2]}, _self_]` in it."
+        )
+    return folder, options
+
+
+def _search_path(registry: Registry, user: Path | None) -> ConfigSearchPath:
+    search: Any = create_config_search_path(_url(OWN_CONFIGS))
+    path = search.get_path()
+    schema = path.pop()  # Hydra wants its structured configs to be the last source.
+    for package, provider in sorted(registry.configs.items()):
+        if package != OWN_CONFIGS:
+            search.append(provider, _url(package))
+    if user is not None:
+        search.append("--config-dir", f"file://{user}")
+    path.append(schema)
+    return search  # type: ignore[no-any-return]
+
+
+def _url(package: str) -> str:
+    folder = config_folder(package)
+    beside = package == OWN_CONFIGS and isinstance(folder, Path) and folder.parent.name != "ttsflow"
+    return f"file://{folder}" if beside else f"pkg://{package}"

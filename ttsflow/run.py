@@ -1,0 +1,130 @@
+"""One run from a resolved config to a results folder.
+
+The folder holds ``config.yaml`` (resolved), ``results.jsonl`` (a result a line, written as each problem
+ends), ``trace.jsonl`` (every event but single tokens) and ``summary.json``. It is valid at any moment:
+whatever ends the run, its summary says how far it came.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import traceback
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from ttsflow.assemble import Setup, assemble
+from ttsflow.display import Display
+from ttsflow.errors import ConfigError, TtsflowError
+from ttsflow.fingerprint import fingerprint
+from ttsflow.session import Session, versions
+from ttsflow.summary import Summary, summarize
+from ttsflow.trace import JsonTrace, NoTrace, result_record
+from ttsflow.types import Result
+
+__all__ = ["run_config", "write_summary"]
+
+
+def run_config(mapping: Mapping[str, Any], folder: Path, *, show: bool = False) -> Summary:
+    """Run a resolved config and write its results folder; ``show`` draws a live display.
+
+    Raises ``ConfigError`` before anything is loaded or written. An error on the way, and an engine
+    that dies, give a summary with status failed; an interrupt leaves one with status partial and is
+    raised on.
+    """
+    setup = assemble(mapping)
+    problems = list(setup.task.problems())[: setup.limit]
+    if (folder / "results.jsonl").exists():
+        raise ConfigError(
+            f"the folder {folder} already holds a run; choose another one, nothing is overwritten.",
+            "hydra.run.dir",
+        )
+    job = _Job(setup, mapping, folder, len(problems))
+    job.begin()
+    with ExitStack() as stack:
+        trace = NoTrace() if not setup.trace else JsonTrace(folder / "trace.jsonl")
+        if isinstance(trace, JsonTrace):
+            stack.callback(trace.close)
+        results = stack.enter_context((folder / "results.jsonl").open("a", encoding="utf-8"))
+        display = stack.enter_context(Display(job.names, len(problems), show=show))
+        session = Session(setup)
+        try:
+            with session:
+                display.loaded()
+                for result in session.run(problems, trace=trace, on_step=display.step):
+                    done = replace(result, fingerprint=job.fingerprint, versions=job.versions)
+                    results.write(json.dumps(result_record(done), ensure_ascii=False) + "\n")
+                    results.flush()
+                    job.results.append(done)
+        except ConfigError:
+            job.end("failed", session.wall_seconds, error=traceback.format_exc(limit=0))
+            raise
+        except Exception as error:  # noqa: BLE001 - the summary is the record of whatever went wrong
+            text = str(error) if isinstance(error, TtsflowError) else f"{type(error).__name__}: {error}"
+            return job.end("failed", session.wall_seconds, error=text, details=traceback.format_exc())
+        except BaseException as error:
+            job.end("partial", session.wall_seconds, error=f"interrupted ({type(error).__name__})")
+            raise
+        if session.dead is not None:
+            return job.end("failed", session.wall_seconds, error=session.dead)
+        return job.end("complete", session.wall_seconds)
+
+
+def write_summary(folder: Path, summary: Summary) -> None:
+    """Write ``summary.json`` in one move, so that a reader never sees half of one."""
+    partial = folder / "summary.json.part"
+    partial.write_text(json.dumps(summary.as_dict(), ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
+    os.replace(partial, folder / "summary.json")  # noqa: PTH105 - the atomic one
+
+
+class _Job:
+    """What is known of one run besides its parts: where it writes and what has come of it."""
+
+    def __init__(self, setup: Setup, mapping: Mapping[str, Any], folder: Path, planned: int) -> None:
+        self.setup = setup
+        self.mapping = mapping
+        self.folder = folder
+        self.planned = planned
+        self.names = setup.names
+        self.fingerprint = fingerprint(mapping)
+        self.versions = versions()
+        self.results: list[Result] = []
+
+    def begin(self) -> None:
+        """Make the folder and write what is known before anything has run."""
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            text = yaml.safe_dump(dict(self.mapping), sort_keys=False, allow_unicode=True)
+            (self.folder / "config.yaml").write_text(text, encoding="utf-8")
+            self.end("partial", 0.0)
+        except OSError as error:
+            raise ConfigError(
+                f"the results folder {self.folder} cannot be written: {error.strerror}; choose another "
+                "with hydra.run.dir=FOLDER.",
+                "hydra.run.dir",
+            ) from error
+
+    def end(
+        self, status: Any, wall_seconds: float, *, error: str | None = None, details: str | None = None
+    ) -> Summary:
+        """Write and return the summary."""
+        summary = summarize(
+            self.results,
+            status=status,
+            names=self.names,
+            seed=self.setup.seed,
+            fingerprint=self.fingerprint,
+            planned=self.planned,
+            wall_seconds=wall_seconds,
+            versions=self.versions,
+            folder=str(self.folder),
+            error=error,
+            traceback=details,
+        )
+        write_summary(self.folder, summary)
+        return summary

@@ -1,0 +1,131 @@
+"""What a whole run came to: the keys of ``summary.json``, which are public API."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+from ttsflow.types import Result, Usage
+
+__all__ = ["RunStatus", "Summary", "summarize", "wilson"]
+
+RunStatus = Literal["complete", "partial", "failed"]
+
+
+def wilson(successes: int, trials: int, z: float = 1.959963984540054) -> tuple[float, float]:
+    """Return the Wilson score interval of a proportion (E. B. Wilson 1927); 95 % by default.
+
+    Without trials nothing is known: (0, 1).
+    """
+    if trials < 1:
+        return 0.0, 1.0
+    share = successes / trials
+    spread = z * math.sqrt(share * (1 - share) / trials + z * z / (4 * trials * trials))
+    centre, scale = share + z * z / (2 * trials), 1 + z * z / trials
+    return max(0.0, (centre - spread) / scale), min(1.0, (centre + spread) / scale)
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """One run. Rates are shares of ``problems``, the problems that have a result.
+
+    ``accuracy`` is None when no problem has a gold answer; a problem without an answer counts as
+    wrong. ``goodput`` is distinct tokens of finished trajectories per wall second. ``usage`` and
+    ``cost`` are sums over problems, except ``usage.wall_seconds``, the time of the whole run.
+    ``stopped`` counts why problems ended early, numbers in the reasons left out.
+    """
+
+    status: RunStatus
+    strategy: str
+    task: str
+    engine: str
+    seed: int
+    fingerprint: str
+    problems: int
+    planned: int
+    accuracy: float | None
+    accuracy_ci95: tuple[float, float] | None
+    coverage: float
+    truncated: int
+    abstained: int
+    deferred: int
+    failed: int
+    usage: Mapping[str, float | int | str | None]
+    goodput: float
+    cost: Mapping[str, float]
+    notes: tuple[str, ...] = ()
+    stopped: Mapping[str, int] = field(default_factory=dict)
+    truncation_rate: float = 0.0
+    versions: Mapping[str, str] = field(default_factory=dict)
+    folder: str = ""
+    error: str | None = None
+    traceback: str | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the summary as it is written to ``summary.json``."""
+        return asdict(self)
+
+
+def summarize(
+    results: Iterable[Result],
+    *,
+    status: RunStatus,
+    names: Mapping[str, str],
+    seed: int,
+    fingerprint: str,
+    planned: int,
+    wall_seconds: float,
+    costs: Mapping[str, float] | None = None,
+    **extra: Any,
+) -> Summary:
+    """Return the summary of ``results``; ``names`` holds strategy, task and engine."""
+    results = list(results)
+    count = len(results)
+    graded = [result.correct for result in results if result.correct is not None]
+    usage = sum((result.usage for result in results), Usage())
+    outcomes = [result.outcome for result in results]
+    candidates = sum(result.candidates for result in results)
+    stopped: dict[str, int] = {}
+    for result in results:
+        if result.stopped:
+            kind = re.sub(r"\d[\d.,]*", "N", result.stopped)
+            stopped[kind] = stopped.get(kind, 0) + 1
+    if costs is None:
+        costs = {}
+        for result in results:
+            costs = {unit: costs.get(unit, 0.0) + cost for unit, cost in result.cost.items()}
+    return Summary(
+        status=status,
+        strategy=names.get("strategy", ""),
+        task=names.get("task", ""),
+        engine=names.get("engine", ""),
+        seed=seed,
+        fingerprint=fingerprint,
+        problems=count,
+        planned=planned,
+        accuracy=sum(graded) / len(graded) if graded else None,
+        accuracy_ci95=wilson(sum(graded), len(graded)) if graded else None,
+        coverage=outcomes.count("answered") / count if count else 0.0,
+        truncated=outcomes.count("truncated"),
+        abstained=outcomes.count("abstained"),
+        deferred=outcomes.count("deferred"),
+        failed=outcomes.count("failed"),
+        usage=_usage_keys(usage, wall_seconds),
+        goodput=sum(result.path_tokens for result in results) / wall_seconds if wall_seconds > 0 else 0.0,
+        cost=costs,
+        stopped=stopped,
+        truncation_rate=sum(r.truncated for r in results) / candidates if candidates else 0.0,
+        **extra,
+    )
+
+
+def _usage_keys(usage: Usage, wall_seconds: float) -> dict[str, float | int | str | None]:
+    tokens = ("prompt", "cached", "output", "aborted", "dropped", "adopted", "reused", "decoded")
+    keys: dict[str, float | int | str | None] = {
+        f"{name}_tokens": getattr(usage, name) for name in (*tokens, "verifier", "serial")
+    }
+    keys |= {"requests": usage.requests, "engine_steps": usage.engine_steps, "wall_seconds": wall_seconds}
+    return {**keys, "joules": None, "joules_source": "none"}

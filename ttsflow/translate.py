@@ -1,0 +1,102 @@
+"""Says in ttsflow's words what Hydra, OmegaConf and YAML complain about."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import yaml  # type: ignore[import-untyped]
+from hydra.errors import HydraException, MissingConfigException, OverrideParseException
+from hydra.plugins.config_source import ConfigLoadError
+from omegaconf import DictConfig
+from omegaconf.errors import InterpolationKeyError, OmegaConfBaseException
+
+from ttsflow.errors import ConfigError, suggest
+from ttsflow.registry import Registry
+
+__all__ = ["translated"]
+
+#: What Hydra calls the config that a strategy alone is composed on.
+EMPTY = "_dummy_empty_config_"
+
+
+@contextmanager
+def translated(registry: Registry) -> Iterator[None]:
+    """Turn every error of composing and resolving into a ``ConfigError`` with the path of what is wrong."""
+    try:
+        yield
+    except MissingConfigException as error:
+        raise _missing_file(error, registry) from error
+    except OverrideParseException as error:
+        reason = str(error.message).partition("\n")[0]
+        raise ConfigError(
+            f"'{error.override}' cannot be read: {reason}. Write key=value; a value with spaces, brackets or "
+            "commas goes into quotes, inside those of the shell."
+        ) from error
+    except OmegaConfBaseException as error:
+        raise _bad_key(error) from error
+    except (HydraException, ConfigLoadError, ValueError) as error:
+        cause = error.__cause__
+        if isinstance(cause, OmegaConfBaseException):
+            raise _bad_key(cause) from error
+        raise _composition(str(error)) from error
+    except yaml.YAMLError as error:
+        raise ConfigError(f"a config file is not valid YAML: {error}") from error
+
+
+def _missing_file(error: MissingConfigException, registry: Registry) -> ConfigError:
+    group, _, name = str(error.missing_cfg_file or "").rpartition("/")
+    source = re.search(r"In '([^']+)'", str(error))
+    asked = f", which '{source[1]}' asks for" if source and source[1] not in ("config", EMPTY) else ""
+    kind = group or "config file"
+    return ConfigError(
+        f"there is no {kind} '{name}'{asked}. {suggest(name, error.options or [])}{registry.not_loaded}",
+        group,
+    )
+
+
+def _bad_key(error: OmegaConfBaseException) -> ConfigError:
+    path = str(error.full_key or "")
+    reason = str(error).partition("\n")[0]
+    if isinstance(error, InterpolationKeyError):
+        missing = re.search(r"'([^']+)' not found", reason)
+        group, _, name = (missing[1] if missing else "").rpartition(".")
+        known = _keys(error, group)
+        return ConfigError(
+            f"it refers to '{name}', which {group or 'the config'} lacks. {suggest(name, known)}", path
+        )
+    if "not in struct" in reason or "not in '" in reason:
+        key = str(error.key)
+        known = [name for name in _keys(error, None) if name != "hydra"]
+        hint = suggest(key, known) if known else "Nothing can be set below it."
+        return ConfigError(f"there is no setting '{key}'. {hint}", path)
+    return ConfigError(reason, path)
+
+
+def _keys(error: OmegaConfBaseException, group: str | None) -> list[str]:
+    """Return the keys beside the one that failed, or those at ``group`` when that is given."""
+    node: Any = error.parent_node
+    if group is not None and node is not None:
+        node = node._get_root()  # noqa: SLF001 - OmegaConf has no public way up
+        for name in filter(None, group.split(".")):
+            node = node.get(name) if isinstance(node, DictConfig) else None
+    return [str(key) for key in node] if isinstance(node, DictConfig) else []
+
+
+def _composition(text: str) -> ConfigError:
+    ambiguous = re.match(r"Ambiguous value for argument '(.*)'|Sweep parameters '(.*)' requires", text)
+    if ambiguous:
+        return ConfigError(
+            f"'{ambiguous[1] or ambiguous[2]}' gives several values. To sweep over them, add -m. For a list "
+            "write key=[a,b]; for one text with commas, key=\"'a,b'\"."
+        )
+    if text.startswith("Config group override must be"):
+        return ConfigError(
+            "a group takes the name of one of its files, such as strategy=majority or verifier=none."
+        )
+    twice = re.match(r"Multiple values for (\S+)\. ", text)
+    if twice:
+        return ConfigError(f"'{twice[1]}' is there already; write {twice[1]}=NAME without `+`.", twice[1])
+    return ConfigError(text)

@@ -55,11 +55,14 @@ def part_class(kind: str, mapping: Mapping[str, Any], path: str, registry: Regis
             raise ConfigError("`name` is missing; it names the strategy that stands here.", path)
         kind, name = MOUNT, mapping["name"]
     if not isinstance(name, str):
-        raise ConfigError(f"the name of a part is a text, got {show(name)}.", f"{path}.use")
+        raise ConfigError(f"the name of a part is a text, got {show(name)}.", join(path, "use"))
     try:
-        return registry.get(kind, name)
+        cls = registry.get(kind, name)
     except ConfigError as error:
-        raise error.below(f"{path}.use") from error
+        raise error.below(join(path, "name" if kind == MOUNT else "use")) from error
+    if kind == MOUNT and "name" in schema(cls):
+        raise PluginError(f"the strategy '{name}' has a setting 'name', which is the key of its own name.")
+    return cls
 
 
 def fill(cls: type[Any], mapping: Mapping[str, Any], path: str, registry: Registry) -> Any:

@@ -4,6 +4,8 @@ Exit codes: 0, 1 for a run that failed, 2 for a mistake in config, command or pl
 143 for a polite kill. Everything heavy is imported by the command that needs it.
 """
 
+# ruff: noqa: T201, PLC0415 - it prints, and a command imports what it alone needs
+
 from __future__ import annotations
 
 import argparse
@@ -40,7 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = _Parser(
         prog="ttsflow",
         description="Test-time scaling of language models as declarative pipelines.",
-        epilog="commands:\n" + "".join(f"  {n:9}{c.__doc__.splitlines()[0]}\n" for n, c in COMMANDS.items()),
+        epilog="commands:\n" + "".join(f"  {n:9}{c.__doc__}\n" for n, c in COMMANDS.items()),
         formatter_class=argparse.RawDescriptionHelpFormatter,
         usage="ttsflow COMMAND ...",
     )
@@ -75,7 +77,7 @@ def _version() -> str:
 
 
 def _run(argv: Sequence[str]) -> int:
-    """run one config, or a sweep over many with -m."""
+    """Run one config, or a sweep over many with -m."""
     parser = _Parser(prog="ttsflow run", description=_run.__doc__)
     parser.add_argument(
         "-m",
@@ -83,7 +85,7 @@ def _run(argv: Sequence[str]) -> int:
         action="store_true",
         help="run every combination of values such as strategy.n=4,16",
     )
-    parser.add_argument("-q", "--quiet", action="store_true", help="show no progress of a run")
+    parser.add_argument("-q", "--quiet", action="store_true", help="show no progress and no table of a run")
     args = _parse(parser, argv)
     _check_folder(args.overrides, multirun=args.multirun)
     _warn()
@@ -99,29 +101,35 @@ def _run(argv: Sequence[str]) -> int:
         from ttsflow.run import run_config
 
         summary = run_config(mapping, folder, show=not args.quiet)
-        print(f"{summary.status}, results in {folder}")
+        if summary.error:
+            print(f"error: {summary.error}", file=sys.stderr)
+        if not args.quiet:
+            from ttsflow.display import print_summaries
+            from ttsflow.listing import wide_console
+
+            print_summaries([summary], wide_console())
+        print(f"results in {folder}")
         return int(summary.status == "failed")
 
 
 def _list(argv: Sequence[str]) -> int:
-    """show the installed parts, of one kind or of all."""
-    from ttsflow.registry import KINDS
-
+    """Show what is installed and can be named in a config, of one kind or of all."""
     parser = _Parser(prog="ttsflow list", description=_list.__doc__)
-    parser.add_argument("kind", nargs="?", help=f"one of {', '.join(KINDS)}")
+    parser.add_argument("kind", nargs="?", help="such as strategy, stage, verifier or task")
     kind = parser.parse_args(argv).kind
-    if kind is not None and kind not in KINDS:
-        raise ConfigError(f"there is no kind of part '{kind}'. {suggest(kind, KINDS)}")
     from ttsflow.listing import show_parts
     from ttsflow.plugins import load
 
+    kinds = {entry.kind for entry in load().choices()}
+    if kind is not None and kind not in kinds:
+        raise ConfigError(f"there is no kind of part '{kind}'. {suggest(kind, kinds)}")
     _warn()
     show_parts(load(), kind)
     return 0
 
 
 def _explain(argv: Sequence[str]) -> int:
-    """print the strategy that would run, with all its settings, as YAML to paste and edit."""
+    """Print the strategy that would run, with all its settings, as YAML to paste and edit."""
     parser = _Parser(prog="ttsflow explain", description=_explain.__doc__)
     args = _parse(parser, argv)
     from ttsflow.build import build, explain
@@ -135,7 +143,7 @@ def _explain(argv: Sequence[str]) -> int:
 
 
 def _plugins(argv: Sequence[str]) -> int:
-    """show the installed plugins, what they add, and what is wrong with them."""
+    """Show the installed plugins, what they add, and what is wrong with them."""
     _Parser(prog="ttsflow plugins", description=_plugins.__doc__).parse_args(argv)
     from ttsflow.listing import show_plugins
     from ttsflow.plugins import plugins, problems

@@ -5,8 +5,6 @@ With the command line, the only place that knows Hydra. Library users may pass p
 
 from __future__ import annotations
 
-import hashlib
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -25,7 +23,7 @@ from ttsflow.registry import Registry, config_folder
 from ttsflow.translate import translated
 from ttsflow.values import show
 
-__all__ = ["VARIABLES", "Composed", "compose", "compose_run", "fingerprint", "strategy", "to_yaml"]
+__all__ = ["VARIABLES", "Composed", "compose", "compose_run", "strategy", "to_yaml"]
 
 #: Where the resolved config keeps the strategy's variables, such as `n`; nothing is built from them.
 VARIABLES = "variables"
@@ -42,7 +40,8 @@ def compose(overrides: Sequence[str] = (), config_dir: str | None = None) -> dic
     """Return the resolved config for ``overrides`` such as ``"strategy=ffs"``, in the order of its files.
 
     ``strategy`` holds only what is built, its variables stand under ``variables``; mounted strategies
-    are spliced in, and an empty verifier is None. Raises ``ConfigError`` and ``PluginError``.
+    are spliced in, and an empty verifier is None. ``choices`` says which file of each group was taken.
+    Raises ``ConfigError`` and ``PluginError``.
     """
     return compose_run(overrides, config_dir).mapping
 
@@ -51,20 +50,22 @@ def compose_run(overrides: Sequence[str] = (), config_dir: str | None = None) ->
     """Return the resolved config as ``compose`` does, with the folder of the run."""
     registry = plugins.load()
     with session(registry, config_dir) as loader:
-        with translated(registry):
+        with translated(registry, loader):
             config = loader.load_configuration("config", list(overrides), RunMode.RUN)
             folder = Path(str(config.hydra.run.dir))
             raw = _raw(config)
+            chosen = dict(config.hydra.runtime.choices)
         _check_root(raw)
         referenced = references(raw["strategy"], raw)
         split(raw["strategy"], referenced, registry, "strategy")
-        with translated(registry):
+        with translated(registry, loader):
             plain = {key: _resolved(config[key]) for key in raw}
         own, variables = split(plain["strategy"], referenced, registry, "strategy")
         spliced = expand(own, _Alone(loader, registry), registry, "strategy")
     mapping = {"strategy": spliced, VARIABLES: variables}
     mapping |= {key: plain[key] for key in _root_keys() if key != "strategy"}
     mapping["verifier"] = mapping["verifier"] or None
+    mapping["choices"] = {key: str(chosen[key]) for key in _root_keys() if chosen.get(key)}
     return Composed(mapping, folder)
 
 
@@ -96,19 +97,19 @@ class _Alone:
         if not re.fullmatch(r"[\w./-]+", name):
             raise ConfigError(f"'{name}' cannot be the name of a strategy.", f"{path}.name")
         try:
-            with translated(self.registry):
+            with translated(self.registry, self.loader):
                 config = self.loader.load_configuration(None, [f"+strategy={name}"], RunMode.RUN)
         except ConfigError as error:
             raise ConfigError(error.message, f"{path}.name") from error
         try:
-            with translated(self.registry):
+            with translated(self.registry, self.loader):
                 check_removed(_raw(config)["strategy"], overrides, "")
                 OmegaConf.set_struct(config, value=False)
                 config.strategy = OmegaConf.merge(config.strategy, dict(overrides))
                 raw = _raw(config)["strategy"]
             referenced = references(raw)
             split(raw, referenced, self.registry, "")
-            with translated(self.registry):
+            with translated(self.registry, self.loader):
                 plain = _resolved(config.strategy)
         except ConfigError as error:
             inner = error.path.removeprefix("strategy").lstrip(".")
@@ -153,25 +154,6 @@ def _check_root(raw: Mapping[str, Any]) -> None:
         raise ConfigError(
             f"a verifier is a mapping with the key `use`, got {show(raw['verifier'])}.", "verifier"
         )
-
-
-def fingerprint(mapping: Mapping[str, Any]) -> str:
-    """Return the sha256 of a resolved mapping.
-
-    The order of parts in a mapping counts, since stages run in it; the order of settings does not.
-    """
-    text = json.dumps(_canonical(mapping), sort_keys=True, ensure_ascii=False, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _canonical(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        if value and all(isinstance(item, Mapping) and "use" in item for item in value.values()):
-            return [[key, _canonical(item)] for key, item in value.items()]
-        return {key: _canonical(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_canonical(item) for item in value]
-    return value
 
 
 def to_yaml(mapping: Mapping[str, Any]) -> str:

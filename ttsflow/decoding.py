@@ -63,12 +63,13 @@ class Decoding:
             request = live.get(item.id)
             if request is None:
                 continue
-            flight = request.flight
-            if item.tokens:
-                request.trace.tokens.extend(item.tokens)
-                request.trace.logprobs.extend(item.logprobs)
-                flight.frame.case.account.running += len(item.tokens)
-                self.tokens += len(item.tokens)
+            flight, tokens = request.flight, item.tokens
+            if tokens:
+                request.trace.tokens.extend(tokens)
+                request.account.running += len(tokens)
+                self.tokens += len(tokens)
+                if item.logprobs:
+                    request.trace.logprobs.extend(item.logprobs)
             if item.finish is not None:
                 self._end(request, item)
                 touched[flight] = None
@@ -126,13 +127,16 @@ class Decoding:
         case.live += 1
         case.account.requests += 1
         case.account.prompt += len(engine_request.prompt)
+        case.account.live += 1
+        case.account.live_prompt += len(engine_request.prompt)
         self.live[live.id] = live
         self.engine.submit(engine_request)
 
     def _end(self, live: Live, end: Progress) -> None:
         """Turn an ended request into a candidate and book its tokens."""
         case = live.flight.frame.case
-        tokens = live.trace.tokens
+        tokens, parent = live.trace.tokens, live.request.parent
+        before = parent.tokens if parent is not None else ()
         try:
             candidate = self.rules.candidate(case.problem, live, case.prompt, end)
         except Exception as error:  # noqa: BLE001 - an answer parser that breaks fails one sample
@@ -140,7 +144,7 @@ class Decoding:
             candidate = Candidate(
                 live.path,
                 case.prompt,
-                tuple(tokens),
+                (*before, *tokens),
                 tokens_new=len(tokens),
                 finish="failed",
                 reason=reason,
@@ -150,6 +154,8 @@ class Decoding:
         account = case.account
         if self.live.pop(live.id, None) is not None:
             case.live -= 1
+            account.live -= 1
+            account.live_prompt -= len(case.prompt) + len(before)
             account.running -= len(tokens)
             account.cached += end.cached
         if candidate.finish == "aborted":
@@ -163,7 +169,7 @@ class Decoding:
 
     def _look(self, flight: Flight) -> None:
         """Let the watch decide until it has nothing more to say, and land what has ended."""
-        while flight.observer is not None and flight.changed:
+        while flight.observer is not None and flight.changed and flight in flight.frame.case.flights:
             changed = sorted(flight.changed)
             flight.changed.clear()
             try:
@@ -178,16 +184,19 @@ class Decoding:
             self._land(flight)
 
     def _decide(self, flight: Flight, decision: Decision) -> None:
+        account = flight.frame.case.account
         if decision.cut is not None:
             flight.cut = decision.cut
+            if any(t.candidate is not None and t.candidate.finish == "aborted" for t in flight.traces):
+                account.early = decision.reason or None
         doomed = list(flight.live) if decision.done else [i for i in decision.abort if i in flight.live]
         if doomed:
-            flight.frame.case.account.early = decision.reason or None
+            account.early = decision.reason or None
             self._abort([flight.live[i] for i in doomed], decision.reason)
             if self.trace.enabled:
                 data = {"reason": decision.reason, "aborted": len(doomed), "cut": decision.cut}
                 self.trace.event("watch", flight.frame.case.problem.id, data)
-        if flight.frame.case.account.stopped is None and not decision.done:
+        if account.stopped is None and not decision.done:
             for _ in range(decision.launch):
                 self._submit(flight, flight.template)
 

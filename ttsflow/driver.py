@@ -24,7 +24,7 @@ from ttsflow.results import make_result, outcome_of
 from ttsflow.settle import Rules
 from ttsflow.strategies.flow import run_stage
 from ttsflow.trace import NoTrace, Recorder
-from ttsflow.types import Outcome, Problem, Result, State, Usage
+from ttsflow.types import Candidate, Outcome, Problem, Result, State, Usage
 from ttsflow.verifying import Verifying
 
 __all__ = ["Driver", "Status"]
@@ -146,11 +146,17 @@ class Driver:
         self._run_stopped = self._run_stopped or self.ledger.run_exceeded(now, self.started)
         for case in list(self._cases):
             if case.account.stopped is None:
-                reason = self._run_stopped or self.ledger.exceeded(case.account, now)
+                reason = self._limit(case, now, live=case.live > 0)
                 if reason is not None:
                     case.account.stopped = reason
                     self._decoding.stop(case, reason)
                     self.trace.event("stop", case.problem.id, {"reason": reason})
+
+    def _limit(self, case: Case, now: float, *, live: bool) -> str | None:
+        """Return the limit that ends the running requests of a problem, or forbids it new ones."""
+        return self.ledger.run_exceeded(now, self.started, live=live) or self.ledger.exceeded(
+            case.account, now, live=live
+        )
 
     def _report(self, show: Callable[[Status], None]) -> None:
         status = self.status
@@ -182,11 +188,15 @@ class Driver:
             while reply is not _WAITS:
                 reply = self._ask(frame, frame.steps.send(reply))
         except StopIteration as end:
-            self._returned(frame, end.value)
+            state = end.value
         except ConfigError:
             raise
         except Exception as error:  # noqa: BLE001 - a stage that breaks fails its problem, not the run
             self._fail(frame.case, f"{type(error).__name__}: {error}", traceback.format_exc())
+            return
+        else:
+            return
+        self._returned(frame, state)
 
     def _ask(self, frame: Frame, op: Any) -> Any:
         """Carry out an operation; return its reply, or ``_WAITS`` when that comes later."""
@@ -198,8 +208,9 @@ class Driver:
         if isinstance(op, Quote):
             return self.ledger.quote(case.account, op.samples, now, self.started)
         if isinstance(op, Generate):
-            if case.account.stopped is not None or not op.requests:
-                return Generated((), case.account.usage(now), case.account.stopped)
+            stopped = case.account.stopped or self._limit(case, now, live=False)
+            if stopped is not None or not op.requests:
+                return Generated((), case.account.usage(now), stopped)
             self._decoding.launch(frame, op)
         elif isinstance(op, Score):
             if not op.candidates:
@@ -239,6 +250,9 @@ class Driver:
     # --- ends -------------------------------------------------------------------------------------
 
     def _finish(self, case: Case, state: State) -> None:
+        if not all(isinstance(candidate, Candidate) for candidate in state.pool):
+            self._fail(case, "the strategy left something in its pool that is no candidate.")
+            return
         outcome, correct, reason = outcome_of(state), None, None
         try:
             correct = self.rules.task.correct(state.answer, case.problem)

@@ -97,7 +97,7 @@ class Flight:
 class Live:
     """One request of a flight that still runs."""
 
-    __slots__ = ("border", "flight", "id", "index", "path", "request", "trace")
+    __slots__ = ("account", "border", "flight", "id", "index", "path", "request", "trace")
 
     def __init__(self, id: str, flight: Flight, request: Request, border: Border, path: Path) -> None:
         self.id = id
@@ -105,6 +105,7 @@ class Live:
         self.request = request
         self.border = border
         self.path = path
+        self.account = flight.frame.case.account
         self.trace = Trace()
         self.index = len(flight.traces)
         flight.traces.append(self.trace)

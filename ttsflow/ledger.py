@@ -12,6 +12,9 @@ from ttsflow.types import Usage
 
 __all__ = ["Account", "Budget", "Ledger"]
 
+_GOING_ON = Usage(output=1, serial=1, engine_steps=1, seconds=1.0, joules=1.0)
+"""What a running request adds to at every step."""
+
 
 @dataclass(frozen=True, slots=True)
 class Budget:
@@ -43,7 +46,9 @@ class Budget:
 class Account:
     """What one problem has spent so far; the driver writes into it as things happen.
 
-    ``stopped`` is the limit it has reached, ``early`` why a watch last ended requests of it.
+    ``stopped`` is the limit it has reached, ``early`` why a watch last ended requests of it. ``live``
+    requests with ``live_prompt`` and ``running`` tokens are under way; ``reserved`` is the price of
+    ``quoted`` samples that have not ended yet.
     """
 
     __slots__ = (
@@ -52,8 +57,11 @@ class Account:
         "early",
         "ended",
         "engine_steps",
+        "live",
+        "live_prompt",
         "output",
         "prompt",
+        "quoted",
         "requests",
         "reserved",
         "running",
@@ -68,6 +76,7 @@ class Account:
         self.ended: float | None = None
         self.prompt = self.cached = self.output = self.aborted = self.running = 0
         self.verifier = self.serial = self.requests = self.engine_steps = 0
+        self.live = self.live_prompt = self.quoted = 0
         self.reserved: dict[str, float] = {}
         self.stopped: str | None = None
         self.early: str | None = None
@@ -85,6 +94,10 @@ class Account:
             engine_steps=self.engine_steps,
             seconds=(self.ended if self.ended is not None else now) - self.started,
         )
+
+    def underway(self) -> Usage:
+        """Return the part of the usage that belongs to requests still running."""
+        return Usage(prompt=self.live_prompt, output=self.running, requests=self.live)
 
 
 class Ledger:
@@ -120,29 +133,29 @@ class Ledger:
     def settle(self, account: Account, samples: int) -> None:
         """Count samples that have ended; what was reserved for them is now spent."""
         self._samples += samples
-        account.reserved.clear()
+        left = max(0, account.quoted - samples)
+        account.reserved = {unit: price * left / account.quoted for unit, price in account.reserved.items()}
+        account.quoted = left
 
     def cost(self, usage: Usage) -> dict[str, float]:
         """Return the cost of ``usage`` by every cost model."""
         return {name: model(usage) for name, model in self.costs.items()}
 
-    def exceeded(self, account: Account, now: float) -> str | None:
-        """Return which limit of a problem is reached, if one is."""
-        usage = account.usage(now)
-        for unit, limit in self.budget.problem.items():
-            if self.costs[unit](usage) >= limit:
-                return f"budget: {limit:.6g} {unit} per problem spent"
-        return None
+    def exceeded(self, account: Account, now: float, *, live: bool = False) -> str | None:
+        """Return which limit of a problem is reached, if one is.
 
-    def run_exceeded(self, now: float, started: float) -> str | None:
-        """Return which limit of the run is reached, if one is. A run's seconds are wall seconds."""
+        With ``live`` only a limit counts that running requests would exceed further by going on: those
+        that were paid for when they were sent (the unit requests) may end in peace.
+        """
+        if not self.budget.problem:
+            return None
+        return self._reached("problem", self.budget.problem, account.usage(now), live=live)
+
+    def run_exceeded(self, now: float, started: float, *, live: bool = False) -> str | None:
+        """Return which limit of the run is reached, as ``exceeded``. A run's seconds are wall seconds."""
         if not self.budget.run:
             return None
-        total = self._run_usage(now, started)
-        for unit, limit in self.budget.run.items():
-            if self.costs[unit](total) >= limit:
-                return f"budget: {limit:.6g} {unit} per run spent"
-        return None
+        return self._reached("run", self.budget.run, self._run_usage(now, started), live=live)
 
     def quote(self, account: Account, samples: int, now: float, started: float) -> Quotation:
         """Return price and funds for ``samples`` more samples, and reserve their price.
@@ -151,11 +164,13 @@ class Ledger:
         overspend together.
         """
         account.reserved.clear()
+        account.quoted = 0
         usage, total = account.usage(now), self._run_usage(now, started)
         price: dict[str, float] = {}
         if self._samples:
+            ended = _less(total, sum((other.underway() for other in self.open), Usage()))
             price = {
-                unit: model(total) / self._samples * samples
+                unit: model(ended) / self._samples * samples
                 for unit, model in self.costs.items()
                 if samples and unit in {*self.budget.problem, *self.budget.run}
             }
@@ -164,15 +179,31 @@ class Ledger:
         for unit, limit in self.budget.problem.items():
             left[unit], limits[unit] = limit - self.costs[unit](usage), limit
         for unit, limit in self.budget.run.items():
-            held = sum(other.reserved.get(unit, 0.0) for other in self.open)
+            held = sum(
+                max(0.0, other.reserved[unit] - self.costs[unit](other.underway()))
+                for other in self.open
+                if unit in other.reserved
+            )
             funds = limit - self.costs[unit](total) - held
             if funds < left.get(unit, float("inf")):
                 left[unit], limits[unit] = funds, limit
         if all(price.get(unit, 0.0) <= funds for unit, funds in left.items()):
             account.reserved.update(price)
+            account.quoted = samples
         return Quotation(price, left, limits, usage)
+
+    def _reached(self, scope: str, limits: Mapping[str, float], usage: Usage, *, live: bool) -> str | None:
+        for unit, limit in limits.items():
+            cost = self.costs[unit](usage)
+            if cost >= limit and not (live and self.costs[unit](usage + _GOING_ON) <= cost):
+                return f"budget: {limit:.6g} {unit} per {scope} spent"
+        return None
 
     def _run_usage(self, now: float, started: float) -> Usage:
         total = self.total(now)
         wall = {"seconds": now - started}
         return Usage(**{**{name: getattr(total, name) for name in Usage.__slots__}, **wall})
+
+
+def _less(usage: Usage, part: Usage) -> Usage:
+    return Usage(**{name: getattr(usage, name) - getattr(part, name) for name in Usage.__slots__})

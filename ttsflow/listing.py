@@ -14,13 +14,14 @@ from rich.text import Text
 from ttsflow.plugins import Plugin
 from ttsflow.registry import KINDS, Registry
 
-__all__ = ["show_jobs", "show_parts", "show_plan", "show_plugins"]
+__all__ = ["show_jobs", "show_parts", "show_plan", "show_plugins", "wide_console"]
 
 #: Columns when the output is not a terminal, so that a file or a pipe gets whole lines.
 WIDE = 240
 
 
-def _console() -> Console:
+def wide_console() -> Console:
+    """Return a console that never cuts a line which nobody watches."""
     return Console(width=None if sys.stdout.isatty() else WIDE, highlight=False)
 
 
@@ -31,12 +32,12 @@ def _table(columns: Iterable[str], rows: Iterable[Sequence[Any]]) -> None:
         table.add_column(column, no_wrap=number == 0, overflow="fold")
     for row in rows:
         table.add_row(*(Text("" if cell is None else str(cell)) for cell in row))
-    _console().print(table)
+    wide_console().print(table)
 
 
 def show_parts(registry: Registry, kind: str | None) -> None:
-    """Print all parts, or those of one kind with all they say about themselves."""
-    entries = registry.entries(kind)
+    """Print all that may be chosen by name, or those of one kind with all they say about themselves."""
+    entries = registry.choices(kind)
     if kind is None:
         rows = [(e.kind, e.name, e.provider, e.doc) for e in entries]
         _table(("kind", "name", "provider", "what"), rows)
@@ -56,7 +57,7 @@ def show_plugins(plugins: Sequence[Plugin], problems: Sequence[str]) -> None:
     """Print what is installed, what each adds, and what is wrong."""
     _table(("plugin", "distribution", "version", "state", "adds"), (_plugin_row(p) for p in plugins))
     for problem in problems:
-        _console().print(Text(f"\nproblem: {problem}"))
+        wide_console().print(Text(f"\nproblem: {problem}"))
 
 
 def _plugin_row(plugin: Plugin) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, get_args
 
 from ttsflow.errors import PluginError
+from ttsflow.order import AFTER
 from ttsflow.protocols import CostModel, EnginePart, Stage, Task, Until, VerifierPart, Watch
 from ttsflow.registry import MOUNT, Registry
 
@@ -42,6 +43,9 @@ def schema(cls: type[Any]) -> dict[str, tuple[dataclasses.Field[Any], Any]]:
             hints = typing.get_type_hints(cls)
         except Exception as error:
             raise PluginError(f"the annotations of {where} cannot be read: {error}") from error
+        taken = {"use", AFTER} & {f.name for f in dataclasses.fields(cls)}
+        if taken:
+            raise PluginError(f"{where} has a setting '{min(taken)}', a key that configs use themselves.")
         _known[cls] = {f.name.rstrip("_"): (f, hints[f.name]) for f in dataclasses.fields(cls) if f.init}
     return _known[cls]
 

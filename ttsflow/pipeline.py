@@ -13,6 +13,7 @@ from ttsflow.fingerprint import fingerprint
 from ttsflow.protocols import Task
 from ttsflow.session import Session, versions
 from ttsflow.summary import Summary, summarize
+from ttsflow.tasks.keys import Kind
 from ttsflow.tasks.plain import Plain
 from ttsflow.trace import JsonTrace
 from ttsflow.types import Problem, Result
@@ -49,7 +50,7 @@ class Pipeline:
         engine: Mapping[str, Any] | None = None,
         verifier: str | Mapping[str, Any] | None = None,
         task: Mapping[str, Any] | None = None,
-        kind: str = "number",
+        kind: Kind = "number",
         chat: bool = True,
         sampling: Mapping[str, Any] | None = None,
         budget: Mapping[str, Any] | None = None,

@@ -104,7 +104,7 @@ class Registry:
 
     def __init__(self) -> None:
         self._offers: dict[tuple[str, str], list[Entry]] = {}
-        self._options: dict[str, list[str]] = {}
+        self._files: dict[str, list[Entry]] = {}
         self._loaded: dict[tuple[str, str], type[Any]] = {}
         self._refused: dict[tuple[str, str], PluginError] = {}
         self.configs: dict[str, str] = {}
@@ -141,19 +141,34 @@ class Registry:
         options = list(config_options(config_folder(package)))
         self.configs[package] = provider
         for option, _ in options:
-            self._options.setdefault(option, []).append(provider)
             group, _, name = option.partition("/")
+            entry = Entry(group, name, f"{package}:{option}.yaml", provider)
+            self._files.setdefault(option, []).append(entry)
             if group == "strategy" and name and not name.startswith("_"):
-                target = f"{package}:{option}.yaml"
-                self._offers.setdefault(("strategy", name), []).append(
-                    Entry("strategy", name, target, provider)
-                )
+                self._offers.setdefault(("strategy", name), []).append(entry)
         self.check_options()
 
     @property
     def options(self) -> frozenset[str]:
         """The config files of all providers, as ``group/option``."""
-        return frozenset(self._options)
+        return frozenset(self._files)
+
+    def choices(self, kind: str | None = None) -> list[Entry]:
+        """Return all that may be chosen by name: usable parts, and config files that are no part's own.
+
+        A config file belongs to the kind that its group is named after; ``sampling`` and ``budget`` are
+        groups without parts.
+        """
+        parts = self.entries(kind)
+        taken = {(entry.kind, entry.name) for entry in parts}
+        files = [
+            entry
+            for option, (entry, *_) in sorted(self._files.items())
+            if "/" in option and kind in (None, entry.kind) and (entry.kind, entry.name) not in taken
+        ]
+        ranks = {name: rank for rank, name in enumerate(KINDS)}
+        both = parts + files
+        return sorted(both, key=lambda entry: (ranks.get(entry.kind, len(ranks)), entry.kind, entry.name))
 
     def refuse(self, kind: str, name: str, error: PluginError) -> None:
         """Remember that ``name`` belongs to something broken: asking for it raises ``error``."""
@@ -161,10 +176,11 @@ class Registry:
 
     def check_options(self) -> None:
         """Raise ``PluginError`` when two providers offer the same config file."""
-        for option, providers in sorted(self._options.items()):
-            if len(providers) > 1:
+        for option, entries in sorted(self._files.items()):
+            if len(entries) > 1:
+                providers = sorted(entry.provider for entry in entries)
                 raise PluginError(
-                    f"the config file '{option}.yaml' is offered by {' and by '.join(sorted(providers))}; "
+                    f"the config file '{option}.yaml' is offered by {' and by '.join(providers)}; "
                     "uninstall one, or name it in TTSFLOW_BLOCK."
                 )
 

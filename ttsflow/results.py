@@ -33,12 +33,13 @@ def make_result(
 ) -> Result:
     """Return the record of one problem; ``tree`` holds the tokens decoded for every path."""
     problem = state.problem
-    if correct is None and problem.gold is not None and outcome != "answered" and reason is None:
+    if correct is None and problem.gold is not None and state.answer is None:
         # One rule for missing answers: a question without an answer counts, as wrong.
         correct = False
     pool = {candidate.path: candidate for candidate in state.pool}
-    if reason is None and outcome == "failed":
-        reason = next((candidate.reason for candidate in pool.values() if candidate.reason), None)
+    if reason is None and outcome in {"failed", "truncated"}:
+        ends = {"failed"} if outcome == "failed" else {"length"}
+        reason = next((c.reason for c in pool.values() if c.reason and c.finish in ends), None)
     return Result(
         id=problem.id,
         answer=state.answer.text if state.answer else None,

@@ -25,7 +25,7 @@ from ttsflow.fingerprint import fingerprint
 from ttsflow.session import Session, versions
 from ttsflow.summary import Summary, summarize
 from ttsflow.trace import JsonTrace, NoTrace, result_record
-from ttsflow.types import Result
+from ttsflow.types import Problem, Result
 
 __all__ = ["run_config", "write_summary"]
 
@@ -38,7 +38,7 @@ def run_config(mapping: Mapping[str, Any], folder: Path, *, show: bool = False) 
     raised on.
     """
     setup = assemble(mapping)
-    problems = list(setup.task.problems())[: setup.limit]
+    problems = _problems(setup)
     if (folder / "results.jsonl").exists():
         raise ConfigError(
             f"the folder {folder} already holds a run; choose another one, nothing is overwritten.",
@@ -73,6 +73,14 @@ def run_config(mapping: Mapping[str, Any], folder: Path, *, show: bool = False) 
         if session.dead is not None:
             return job.end("failed", session.wall_seconds, error=session.dead)
         return job.end("complete", session.wall_seconds)
+
+
+def _problems(setup: Setup) -> list[Problem]:
+    """Return the problems of the run; an error in the data says where in the config to look."""
+    try:
+        return list(setup.task.problems())[: setup.limit]
+    except ConfigError as error:
+        raise (error if error.path.startswith("task") else error.below("task")) from error
 
 
 def write_summary(folder: Path, summary: Summary) -> None:

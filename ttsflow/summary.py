@@ -2,30 +2,17 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
+from ttsflow.metrics import wilson
 from ttsflow.types import Result, Usage
 
-__all__ = ["RunStatus", "Summary", "summarize", "wilson"]
+__all__ = ["RunStatus", "Summary", "summarize"]
 
 RunStatus = Literal["complete", "partial", "failed"]
-
-
-def wilson(successes: int, trials: int, z: float = 1.959963984540054) -> tuple[float, float]:
-    """Return the Wilson score interval of a proportion (E. B. Wilson 1927); 95 % by default.
-
-    Without trials nothing is known: (0, 1).
-    """
-    if trials < 1:
-        return 0.0, 1.0
-    share = successes / trials
-    spread = z * math.sqrt(share * (1 - share) / trials + z * z / (4 * trials * trials))
-    centre, scale = share + z * z / (2 * trials), 1 + z * z / trials
-    return max(0.0, (centre - spread) / scale), min(1.0, (centre + spread) / scale)
 
 
 @dataclass(frozen=True, slots=True)

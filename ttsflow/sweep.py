@@ -1,7 +1,7 @@
 """Runs one config many times: Hydra's sweeper and launcher, with an honest end.
 
 The sweeper and the launcher are those of Hydra's own config, so that installed ones work as they do
-everywhere (``hydra/launcher=joblib``, ``hydra/sweeper=optuna``). What is added here: the jobs are printed
+everywhere (``hydra/launcher=joblib``). What is added here: the jobs are printed
 before the first starts, each job composes its config itself, and a job that fails, even in that,
 records why in its own folder and lets the others go on.
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,8 @@ from ttsflow import plugins
 from ttsflow.config import compose
 from ttsflow.listing import show_jobs, show_plan
 from ttsflow.loading import session
+from ttsflow.run import run_config
+from ttsflow.summary import Summary
 from ttsflow.translate import translated
 
 __all__ = ["Ended", "Job", "sweep"]
@@ -41,7 +43,7 @@ class Ended:
     overrides: tuple[str, ...]
     folder: str
     status: str
-    row: dict[str, Any] = field(default_factory=dict)
+    row: dict[str, Any] = field(default_factory=dict, hash=False)
 
     def __float__(self) -> float:
         """Return the accuracy; nan when there is none."""
@@ -51,26 +53,41 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """Runs one job; may be sent to another process."""
+    """Runs one job; may be sent to another process. ``done`` is what this process has run."""
 
     config_dir: str | None
     show: bool
+    done: list[Ended] = field(default_factory=list)
 
     def __call__(self, config: DictConfig) -> Ended:
         """Compose and run. The config Hydra has composed is left aside: it may lack what was refused."""
         del config
         hydra = HydraConfig.get()
-        overrides = tuple(hydra.overrides.task)
-        folder = Path(hydra.runtime.output_dir)
+        overrides, folder = tuple(hydra.overrides.task), Path(hydra.runtime.output_dir)
+        status, error, row = "failed", None, {}
         try:
-            from ttsflow.run import run_config  # noqa: PLC0415 - brings the driver along
-
             summary = run_config(compose(overrides, self.config_dir), folder, show=self.show)
-        except Exception as error:  # noqa: BLE001 - whatever it was, the other jobs go on
-            record_failure(folder, error)
+            status, error, row = summary.status, summary.error, _row(summary)
+        except Exception as caught:  # noqa: BLE001 - whatever it was, the other jobs go on
+            record_failure(folder, caught)
+            error = str(caught)
+        if status == "failed":
             print(f"job {hydra.job.num} failed: {error}", file=sys.stderr, flush=True)  # noqa: T201
-            return Ended(hydra.job.num, overrides, str(folder), "failed")
-        return Ended(hydra.job.num, overrides, str(folder), summary.status, dict(summary.table_row()))
+        self.done.append(Ended(hydra.job.num, overrides, str(folder), status, row))
+        return self.done[-1]
+
+
+def _row(summary: Summary) -> dict[str, Any]:
+    low, high = summary.accuracy_ci95 or (None, None)
+    usage: Mapping[str, Any] = summary.usage
+    return {
+        "accuracy": summary.accuracy,
+        "95 % interval": None if low is None or high is None else f"{low:.3f}-{high:.3f}",
+        "decoded": usage["decoded_tokens"],
+        "serial": usage["serial_tokens"],
+        "seconds": round(usage["wall_seconds"], 2),
+        "answered": f"{summary.coverage:.0%}",
+    }
 
 
 def record_failure(folder: Path, error: Exception) -> None:
@@ -104,30 +121,29 @@ def sweep(overrides: Sequence[str], config_dir: str | None, *, show: bool) -> li
     Raises ``ConfigError`` when the overrides cannot be read, before any job starts.
     """
     registry = plugins.load()
+    job = Job(config_dir, show)
     with session(registry, config_dir) as loader:
-        with translated(registry):
+        with translated(registry, loader):
             config = loader.load_configuration("config", list(overrides), RunMode.MULTIRUN)
             context = HydraContext(config_loader=loader, callbacks=Callbacks(config))
             sweeper: Any = Plugins.instance().instantiate_sweeper(
-                config=config, hydra_context=context, task_function=Job(config_dir, show)
+                config=config, hydra_context=context, task_function=job
             )
         launcher = sweeper.launcher = _Announced(sweeper.launcher)
         arguments = OmegaConf.to_container(config.hydra.overrides.task, resolve=False)
         try:
-            with translated(registry):
+            with translated(registry, loader):
                 sweeper.sweep(arguments=arguments)
         finally:
-            if launcher.ended:
-                _show(launcher.ended, str(config.hydra.sweep.dir))
-    return launcher.ended
-
-
-def _show(ended: Sequence[Ended], folder: str) -> None:
-    print()  # noqa: T201
-    show_jobs(
-        [job.number for job in ended],
-        [job.overrides for job in ended],
-        [job.status for job in ended],
-        [job.row for job in ended],
-    )
-    print(f"\nresults in {folder}")  # noqa: T201
+            # An interrupt ends the batch before the launcher can tell what it had finished.
+            ended = sorted({*job.done, *launcher.ended}, key=lambda one: one.number)
+            if ended:
+                print()  # noqa: T201
+                show_jobs(
+                    [one.number for one in ended],
+                    [one.overrides for one in ended],
+                    [one.status for one in ended],
+                    [one.row for one in ended],
+                )
+                print(f"\nresults in {config.hydra.sweep.dir}")  # noqa: T201
+    return ended

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import yaml  # type: ignore[import-untyped]
+import yaml
+from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra.errors import HydraException, MissingConfigException, OverrideParseException
 from hydra.plugins.config_source import ConfigLoadError
 from omegaconf import DictConfig
@@ -23,12 +24,12 @@ EMPTY = "_dummy_empty_config_"
 
 
 @contextmanager
-def translated(registry: Registry) -> Iterator[None]:
+def translated(registry: Registry, loader: ConfigLoaderImpl) -> Iterator[None]:
     """Turn every error of composing and resolving into a ``ConfigError`` with the path of what is wrong."""
     try:
         yield
     except MissingConfigException as error:
-        raise _missing_file(error, registry) from error
+        raise _missing_file(error, registry, loader) from error
     except OverrideParseException as error:
         reason = str(error.message).partition("\n")[0]
         raise ConfigError(
@@ -46,13 +47,14 @@ def translated(registry: Registry) -> Iterator[None]:
         raise ConfigError(f"a config file is not valid YAML: {error}") from error
 
 
-def _missing_file(error: MissingConfigException, registry: Registry) -> ConfigError:
+def _missing_file(error: MissingConfigException, registry: Registry, loader: ConfigLoaderImpl) -> ConfigError:
     group, _, name = str(error.missing_cfg_file or "").rpartition("/")
     source = re.search(r"In '([^']+)'", str(error))
     asked = f", which '{source[1]}' asks for" if source and source[1] not in ("config", EMPTY) else ""
     kind = group or "config file"
+    options = loader.repository.get_group_options(group) if group else error.options or []
     return ConfigError(
-        f"there is no {kind} '{name}'{asked}. {suggest(name, error.options or [])}{registry.not_loaded}",
+        f"there is no {kind} '{name}'{asked}. {suggest(name, options)}{registry.not_loaded}",
         group,
     )
 

@@ -116,6 +116,8 @@ def _prepare(*, cpu: bool, offline: bool) -> None:
     logging.getLogger("vllm.triton_utils").setLevel(logging.ERROR)
     if cpu:
         os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
+        # Threads that wait by spinning are several times slower as soon as anything else wants a core.
+        os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
         os.environ.setdefault("OMP_NUM_THREADS", str(len(os.sched_getaffinity(0))))
     if "HF_HUB_OFFLINE" not in os.environ:
         # A local model needs no network; the next model of this process may, and the variable itself is

@@ -16,17 +16,12 @@ __all__ = ["Aggregate", "voters"]
 
 
 def voters(pool: Sequence[Candidate]) -> list[Candidate]:
-    """Return the candidates that have a vote: ended by themselves, with an answer that was parsed.
+    """Return the candidates that have a vote, in sample order: ended by themselves, answer parsed.
 
     One cut by a limit, aborted or failed never votes; its tokens count all the same.
     """
-    seen = set()
-    out = []
-    for candidate in pool:
-        if candidate.finished and candidate.answer and candidate.path not in seen:
-            seen.add(candidate.path)
-            out.append(candidate)
-    return out
+    found = {candidate.path: candidate for candidate in pool if candidate.finished and candidate.answer}
+    return [found[path] for path in sorted(found)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,12 +69,12 @@ class Aggregate:
             chosen = pool[0] if self.how == "first" else max(pool, key=_score)
             yield Note("aggregate", {"how": self.how, "chosen": chosen.path, "score": chosen.score})
             return state.with_(answer=chosen.answer, chosen=chosen)
-        weights: dict[str, float] = {}
+        shares: dict[str, list[float]] = {}
         for candidate, weight in zip(pool, self._weights(pool), strict=True):
-            key = candidate.answer.key if candidate.answer else ""
-            weights[key] = weights.get(key, 0.0) + weight
+            shares.setdefault(candidate.answer.key if candidate.answer else "", []).append(weight)
+        weights = {key: math.fsum(values) for key, values in shares.items()}
         top = max(weights.values())
-        # Sums of the same numbers in another order differ in the last bits: that is a tie as well.
+        # Sums that differ in the last bits alone, such as .1 + .2 and .3, are a tie as well.
         tied = {key for key, weight in weights.items() if math.isclose(weight, top, rel_tol=1e-12)}
         chosen = self._break([c for c in pool if c.answer and c.answer.key in tied])
         yield Note("aggregate", {"how": self.how, "weights": weights, "tied": len(tied) > 1})

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ttsflow.errors import ConfigError
+from ttsflow.lineage import Path
 from ttsflow.ops import Note
 from ttsflow.strategies.flow import Steps
 from ttsflow.types import Candidate, State
@@ -90,8 +91,8 @@ class Select:
         """Return the best ``count``, best first; a missing score is worse than any."""
         most = (self.prefer or ("most" if self.by == "score" else "least")) == "most"
 
-        def rank(candidate: Candidate) -> tuple[bool, float]:
+        def rank(candidate: Candidate) -> tuple[bool, float, Path]:
             value = candidate.score if self.by == "score" else float(len(candidate.tokens))
-            return (value is None, 0.0 if value is None else -value if most else value)
+            return (value is None, 0.0 if value is None else -value if most else value, candidate.path)
 
         return sorted(candidates, key=rank)[:count]

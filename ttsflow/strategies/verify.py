@@ -34,8 +34,10 @@ def reduce_scores(scores: Sequence[float | None], how: Reduce) -> float | None:
     if min(known) < 0:
         msg = f"`reduce: {how}` needs step scores >= 0, got {min(known):.4g}."
         raise ValueError(msg)
-    product = math.prod(known)
-    return product if how == "prod" else product ** (1 / len(known))
+    if how == "prod":
+        return math.prod(known)
+    # By logarithms: the product of a long chain would underflow to 0.
+    return math.exp(math.fsum(map(math.log, known)) / len(known)) if min(known) > 0 else 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ __all__ = ["exact_value"]
 
 _TOKEN = re.compile(r"\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?|\\frac|\\sqrt|[-+*/^(){}]")
 _LONGEST = 500  # characters; longer texts are compared as they are
-_LARGEST = 4000  # bits of a result of a power
+_LARGEST = 4000  # bits of a value or a power
 
 
 class _Unreadable(ValueError):
@@ -34,7 +34,8 @@ def exact_value(text: str) -> Fraction | None:
         reader.end()
     except (_Unreadable, ZeroDivisionError, RecursionError, OverflowError):
         return None
-    return value
+    size = max(value.numerator.bit_length(), value.denominator.bit_length())
+    return value if size <= _LARGEST else None
 
 
 class _Reader:

@@ -35,6 +35,10 @@ from ttsflow.types import Answer
 
 __all__ = ["Choices", "after_thinking", "extract", "last_box", "statement"]
 
+# A model caught in a loop repeats a phrase thousands of times; only so much of it is looked at.
+_PHRASES = 20
+_STATEMENT = 400  # characters
+
 _THINK = re.compile(r"<(?:think|thinking)>", re.IGNORECASE)
 _THOUGHT = re.compile(r"</(?:think|thinking)>", re.IGNORECASE)
 _BOX = re.compile(r"\\(?:boxed|fbox)\s*\{")
@@ -97,9 +101,9 @@ def after_thinking(text: str) -> str | None:
 
 def last_box(text: str) -> tuple[str | None, bool]:
     r"""Return the content of the last well-formed, non-empty box, and whether any box never closes."""
-    content, unclosed, at = None, False, 0
+    content, unclosed, at, closing = None, False, 0, _closing_braces(text)
     while (match := _BOX.search(text, at)) is not None:
-        end = _closing(text, match.end())
+        end = closing.get(match.end())
         if end is None:
             unclosed, at = True, match.end()
             continue
@@ -121,26 +125,25 @@ def statement(text: str, box: str | None) -> list[str]:
 def _phrases(text: str) -> list[str]:
     """Return what follows each "answer is", the last one first."""
     found = []
-    for match in _PHRASE.finditer(text):
-        rest = text[match.end() :].lstrip(" \t\r\n:*_")
+    for match in [*_PHRASE.finditer(text)][: -_PHRASES - 1 : -1]:
+        rest = text[match.end() : match.end() + _STATEMENT].lstrip(" \t\r\n:*_")
         end = _SENTENCE.search(rest)
         if cut := (rest[: end.start()] if end else rest).strip():
             found.append(cut)
-    return found[::-1]
+    return found
 
 
-def _closing(text: str, start: int) -> int | None:
-    depth, at = 1, start
-    while at < len(text):
-        char = text[at]
-        if char == "\\":
-            at += 2  # an escaped brace is part of the answer
-            continue
-        depth += (char == "{") - (char == "}")
-        if depth == 0:
-            return at
-        at += 1
-    return None
+def _closing_braces(text: str) -> dict[int, int]:
+    """Return the place of each closing brace by the place behind its opening one, in one pass."""
+    pairs: dict[int, int] = {}
+    opened: list[int] = []
+    # An escaped brace is part of the answer.
+    for match in re.finditer(r"\\.|[{}]", text, re.DOTALL):
+        if match[0] == "{":
+            opened.append(match.end())
+        elif match[0] == "}" and opened:
+            pairs[opened.pop()] = match.start()
+    return pairs
 
 
 def _first(*options: Sequence[str]) -> str | None:

@@ -181,8 +181,8 @@ class Jsonl:
             )
         if bad:
             warnings.warn(
-                f"{len(bad)} of {len(problems)} gold answers are not of kind {self.kind} and count as unknown; "
-                f"the first is at {bad[0]}",
+                f"{len(bad)} of {len(problems)} gold answers are not of kind {self.kind} and count as "
+                f"unknown; the first is at {bad[0]}",
                 stacklevel=3,
             )
         return problems

@@ -31,7 +31,7 @@ class Plain:
     shows them itself. A repeated id gets ``-2``, ``-3``.
     """
 
-    items: tuple[Item, ...]
+    items: tuple[Item, ...] = ()
     kind: Kind = "number"
     chat: bool = True
     stop: tuple[str, ...] = ()
@@ -46,11 +46,11 @@ class Plain:
         check_text_setting([*self.stop, self.separator], "stop")
         if not self.separator:
             raise ConfigError("is empty; give the string that ends a step", "separator")
-        if not self.items:
-            raise ConfigError("there are no problems", "items")
 
     def problems(self) -> list[Problem]:
-        """Return all problems."""
+        """Return all problems. Raises ``ConfigError`` when there are none or one cannot be read."""
+        if not self.items:
+            raise ConfigError("there are no problems", "items")
         if self.kind == "math":
             grade.need_math_verify()
         return unique([self._problem(item, f"items[{place}]") for place, item in enumerate(self.items)])

@@ -87,7 +87,7 @@ class Template:
             if name is not None and (spec or conversion or not _NAME.fullmatch(name)):
                 shown = name + (f"!{conversion}" if conversion else "") + (f":{spec}" if spec else "")
                 raise ConfigError(
-                    f"{{{shown}}} is no field name; write {{field}} or {{field.below}}; a literal brace twice",
+                    f"{{{shown}}} is no field name; write {{field}} or {{field.below}}, a plain brace twice",
                     setting,
                 )
             self._parts.append((literal, name))

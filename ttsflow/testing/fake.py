@@ -21,6 +21,7 @@ from ttsflow.verifiers.batch import Batched
 __all__ = ["FakeEngine", "FakeEnginePart", "FakeTask", "FakeVerifierPart"]
 
 _MASK = (1 << 64) - 1
+_PRIME = 0x100000001B3
 _END = 0
 _WORDS = {128 + digit: f"Answer: {digit}" for digit in range(5)}
 _TEXTS = [chr(code) for code in range(128)]
@@ -47,7 +48,7 @@ class _Sequence:
         self.seed = _mix(seed & _MASK)
         self.hash = 0
         for token in request.prompt:
-            self.hash = _mix(self.hash + token + 1)
+            self.hash = (self.hash * _PRIME + token + 1) & _MASK
         self.last = request.prompt[-1] if request.prompt else _NEWLINE
         self.done = 0
         self.held: list[int] = []
@@ -66,7 +67,7 @@ class _Sequence:
             token = _NEWLINE
         else:
             token = _DIGITS[(draw >> 8) % 10]
-        self.hash = _mix(self.hash + token + 1)
+        self.hash = (self.hash * _PRIME + token + 1) & _MASK
         self.last = token
         self.done += 1
         return token
@@ -192,6 +193,8 @@ class FakeEngine:
             return self._finish(sequence, tokens, "length", None)
         if not request.stream:
             return None
+        if not request.logprobs:
+            return Progress(request.id, tokens)
         return Progress(request.id, tokens, logprobs=self._logprobs(request, tokens))
 
     def _finish(self, sequence: _Sequence, tokens: Tokens, finish: str, stop: str | None) -> Progress:

@@ -31,6 +31,7 @@ _REWRITES = (
     # A unit between a number and an operator: 3 apples + 4 apples = 7 apples.
     (re.compile(r"(?<=\d)\s+(?!(?:of|and|or|is|more|less|times|than)\b)[a-z]{2,}\s*(?=[-+*/=])"), " "),
 )
+_LONGEST = 4000  # characters; a longer step is no step
 _OPERATION = re.compile(r"(?<=[\d)])[-+*/]")
 
 
@@ -49,6 +50,8 @@ class Equation:
 
 def equations_in(text: str) -> list[Equation]:
     """Return the equations of a text that can be read for sure; others are left out, not guessed."""
+    if len(text) > _LONGEST:
+        return []
     text = text.translate(_SIGNS)
     for pattern, new in _REWRITES:
         text = pattern.sub(new, text)
@@ -67,18 +70,18 @@ class _Run:
 
 def _runs(text: str) -> list[_Run]:
     """Cut a text into runs of numbers and signs."""
-    runs, run, seen = [], _Run(), ""
+    runs, run = [], _Run()
     for match in _TOKEN.finditer(text):
         if match["other"] is not None:
             if "=" in run.text:
-                run.after = match[0] if text[match.start() - 1] != " " else " "
+                run.after = " " if text[match.start() - 1].isspace() else match[0]
                 runs.append(run)
             run = _Run()
         elif match["space"] is None or run.text:
             if not run.text:
-                run.before = seen[-1:] if seen[-1:].strip() else seen.rstrip()[-1:] + " "
+                head = text[max(0, match.start() - 20) : match.start()]
+                run.before = head[-1:] if head[-1:].strip() else head.rstrip()[-1:] + " "
             run.text += match[0].replace(",", "")
-        seen = text[: match.end()]
     return [*runs, run] if "=" in run.text else runs
 
 

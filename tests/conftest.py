@@ -1,0 +1,56 @@
+"""Fixtures that several test modules share."""
+
+import importlib
+import sys
+
+import pytest
+
+from ttsflow import plugins
+
+
+@pytest.fixture
+def install(tmp_path, monkeypatch):
+    """Install distributions that exist for one test: ``install(name, source, files)``.
+
+    Each is a package with an entry point in ttsflow's group, found as any installed one is.
+    """
+    site = tmp_path / "site packages"
+    site.mkdir()
+    before = set(sys.modules)
+
+    def make(name, source, files=None, version="1.0"):
+        package = name.replace("-", "_")
+        folder = site / package
+        folder.mkdir()
+        (folder / "__init__.py").write_text(source)
+        for path, text in (files or {}).items():
+            file = folder / path
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text)
+        info = site / f"{package}-{version}.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+        (info / "entry_points.txt").write_text(f"[ttsflow]\n{name} = {package}\n")
+        importlib.invalidate_caches()
+        return plugins.reload()
+
+    monkeypatch.syspath_prepend(str(site))
+    yield make
+    plugins._loaded.cache_clear()
+    for module in set(sys.modules) - before:
+        origin = getattr(sys.modules[module], "__file__", None) or ""
+        if str(site) in origin:
+            del sys.modules[module]
+
+
+HOOK = "from ttsflow.hookspecs import hookimpl\n@hookimpl\ndef ttsflow_register(registry):\n"
+
+
+@pytest.fixture
+def hook():
+    """Return the source of a plugin whose hook consists of the given lines."""
+
+    def source(*lines):
+        return HOOK + "".join(f"    {line}\n" for line in lines)
+
+    return source

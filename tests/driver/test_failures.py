@@ -1,0 +1,313 @@
+"""What breaks ends its own problem with a reason, and nothing else."""
+
+import pytest
+
+from ttsflow.driver import Driver
+from ttsflow.errors import ConfigError, EngineDead
+from ttsflow.ledger import Budget, Ledger
+from ttsflow.ops import Decision, Fork, Generate, Note, Request, Score
+from ttsflow.settle import Rules
+from ttsflow.strategies.aggregate import Aggregate
+from ttsflow.strategies.flow import Each, Sequence
+from ttsflow.strategies.generate import GenerateStage
+from ttsflow.testing import FakeEngine, FakeTask, run_fake
+from ttsflow.testing.fake import fake_scores
+from ttsflow.types import Answer, Sampling
+from ttsflow.verifiers.batch import Batched
+
+BAD = "fake-3"
+
+
+class Breaks:
+    """A stage that misbehaves on one problem, after it has generated."""
+
+    def __init__(self, how):
+        self.how = how
+
+    def __call__(self, state):
+        got = yield Generate((Request(),) * 2)
+        if state.problem.id == BAD:
+            return (yield from self.how(state))
+        return state.with_(pool=got.candidates)
+
+
+def raises(state):
+    yield Note("so far so good")
+    raise KeyError("no such thing")
+
+
+def yields_rubbish(state):
+    yield "give me tokens"
+    return state
+
+
+def asks_rubbish(state):
+    yield Generate((None,))
+    return state
+
+
+def forks_rubbish(state):
+    yield Fork(((lambda state: state, state), "no pair"))
+    return state
+
+
+def branch_breaks(state):
+    def broken(state):
+        raise RuntimeError("branch")
+
+    yield Fork(((GenerateStage(3), state), (broken, state)))
+    return state
+
+
+def returns_rubbish(state):
+    yield Note("x")
+    return "done"
+
+
+def pool_of_rubbish(state):
+    yield Note("x")
+    return state.with_(pool=(1, 2))
+
+
+@pytest.mark.parametrize(
+    ("how", "reason"),
+    [
+        (raises, "KeyError: 'no such thing'"),
+        (yields_rubbish, "a stage yielded str"),
+        (asks_rubbish, "NoneType"),
+        (forks_rubbish, "ValueError"),
+        (branch_breaks, "RuntimeError: branch"),
+        (returns_rubbish, "returned str; a stage returns a State"),
+        (pool_of_rubbish, "no candidate"),
+    ],
+)
+def test_a_broken_stage_fails_its_problem_alone(how, reason, tools):
+    engine = FakeEngine()
+    results = run_fake(Breaks(how), engine=engine)
+    assert len(results) == 8
+    failed = {name: result for name, result in results.items() if result.outcome == "failed"}
+    assert list(failed) == [BAD]
+    assert reason in failed[BAD].reason
+    assert failed[BAD].answer is None
+    assert failed[BAD].correct is False
+    assert tools.decoded(results) == engine.decoded
+    assert failed[BAD].usage.decoded > 0
+
+
+def test_a_plain_function_that_raises_is_a_broken_stage_too(tools):
+    def stage(state):
+        raise StopIteration
+
+    assert tools.outcomes(run_fake(stage)) == {"failed": 8}
+
+
+def test_the_trace_holds_the_traceback_of_a_broken_stage(tools):
+    trace = tools.Watcher()
+    run_fake(Breaks(raises), trace=trace)
+    ((problem, data),) = trace.of("failed")
+    assert problem == BAD
+    assert "in raises" in data["traceback"]
+
+
+class BadWatch:
+    def __init__(self, when):
+        self.when = when
+
+    def begin(self, size):
+        if self.when == "begin":
+            raise ValueError("cannot begin")
+        steps = []
+
+        def observe(traces, changed):
+            steps.append(1)
+            if len(steps) == 2:
+                raise ValueError("cannot go on")
+            return Decision(launch=1) if self.when == "launch" else None
+
+        return observe
+
+
+@pytest.mark.parametrize("when", ["begin", "observe", "launch"])
+def test_a_broken_watch_fails_its_problem_and_leaves_nothing_running(when, tools):
+    engine = FakeEngine()
+    strategy = Sequence({"s": GenerateStage(3, watch=BadWatch(when)), "vote": Aggregate()})
+    results = run_fake(strategy, engine=engine)
+    assert tools.outcomes(results) == {"failed": 8}
+    assert all("ValueError: cannot" in result.reason for result in results.values())
+    assert tools.decoded(results) == engine.decoded
+    assert not engine._running
+    assert not engine._waiting
+
+
+def test_two_watches_of_one_problem_may_break_in_the_same_step(tools):
+    engine = FakeEngine(capacity=64)
+    branch = {"s": GenerateStage(2, watch=BadWatch("launch"))}
+    strategy = Sequence({"roots": GenerateStage(3, unit="step"), "each": Each(branch)})
+    results = run_fake(strategy, engine=engine)
+    assert tools.outcomes(results) == {"failed": 8}
+    assert tools.decoded(results) == engine.decoded
+    assert not engine._running
+
+
+@pytest.mark.parametrize("name", ["majority", "ffs", "beam", "subtrees"])
+@pytest.mark.parametrize("after", [0, 1, 12, 16])
+def test_the_death_of_the_engine_fails_what_is_left_with_its_reason(name, after, tools):
+    engine = FakeEngine(dies_after=after)
+    results = run_fake(
+        getattr(tools.trees, name)(), engine=engine, concurrency=3, budget=Budget(run={"tokens": 10**9})
+    )
+    assert len(results) == 8
+    reason = f"the fake engine died after {after} steps, as it was told to."
+    failed = [result for result in results.values() if result.outcome == "failed"]
+    assert failed
+    assert all(result.reason == reason and result.stopped is None for result in failed)
+    assert tools.decoded(results) == engine.decoded
+
+
+def test_what_ended_before_the_engine_died_keeps_its_result(tools):
+    healthy = run_fake(tools.trees.majority(4), concurrency=1)
+    results = run_fake(tools.trees.majority(4), concurrency=1, engine=FakeEngine(dies_after=200))
+    kept = [name for name, result in results.items() if result.outcome != "failed"]
+    assert kept
+    assert all(results[name] == healthy[name] for name in kept)
+
+
+def test_a_verifier_that_breaks_on_one_candidate_fails_that_candidate_alone(tools):
+    def score(batch):
+        if any(candidate.path == (2,) for _, candidate in batch):
+            raise ZeroDivisionError("bad candidate")
+        return fake_scores(batch)
+
+    trace = tools.Watcher()
+    results = run_fake(tools.trees.weighted(), verifier=Batched(score), trace=trace)
+    words = {data["path"]: data.get("reason") for _, data in trace.of("score")}
+    assert len(words) == 8
+    assert {path for path, reason in words.items() if reason} == {(2,)}
+    assert "ZeroDivisionError: bad candidate" in words[2,]
+    assert tools.outcomes(results)["failed"] == 0
+    assert tools.outcomes(results)["answered"] >= 7
+
+
+def test_problems_whose_every_candidate_fails_are_failed_with_the_reason(tools):
+    def score(batch):
+        raise ZeroDivisionError("all bad")
+
+    results = run_fake(tools.trees.weighted(), verifier=Batched(score))
+    assert tools.outcomes(results) == {"failed": 8}
+    assert {result.reason for result in results.values()} == {"ZeroDivisionError: all bad"}
+
+
+def test_an_answer_parser_that_breaks_fails_its_samples_and_they_do_not_vote(tools):
+    class Task(FakeTask):
+        def answer(self, text, problem):
+            found = super().answer(text, problem)
+            if found is not None and found.key in "01":
+                raise RecursionError("too deep")
+            return found
+
+    trace = tools.Watcher()
+    engine = FakeEngine()
+    results = run_fake(tools.trees.majority(8), task=Task(), trace=trace, engine=engine)
+    failed = [data for _, data in trace.of("candidate") if data["finish"] == "failed"]
+    assert failed
+    assert {data["reason"] for data in failed} == {"reading the answer failed: RecursionError: too deep"}
+    assert all(result.answer not in {"0", "1"} for result in results.values())
+    assert tools.decoded(results) == engine.decoded
+
+
+def test_a_grader_that_breaks_is_an_error_and_never_a_wrong_answer(tools):
+    class Task(FakeTask):
+        def correct(self, answer, problem):
+            if problem.id == BAD:
+                raise TimeoutError("grading took too long")
+            return super().correct(answer, problem)
+
+    results = run_fake(tools.trees.majority(8), task=Task())
+    assert results[BAD].outcome == "failed"
+    assert results[BAD].correct is None
+    assert results[BAD].reason == "grading failed: TimeoutError: grading took too long"
+    assert results[BAD].usage.decoded > 0
+    assert tools.outcomes(results)["failed"] == 1
+
+
+def test_a_prompt_longer_than_the_context_ends_truncated_with_a_reason(tools):
+    short, *_ = FakeTask(size=1).problems()
+    long = type(short)("x" * 200, id="long", gold="1")
+    engine = FakeEngine(context=100)
+    results = run_fake(tools.trees.majority(4), [long, short], engine=engine)
+    assert results["long"].outcome == "truncated"
+    assert results["long"].truncated == 4
+    assert "no room" in results["long"].reason
+    assert results["long"].usage.decoded == results["long"].usage.requests == 0
+    assert results["fake-0"].outcome == "answered"
+
+
+def test_a_prompt_that_cannot_be_encoded_fails_its_problem(tools):
+    class Engine(FakeEngine):
+        def encode(self, prompt):
+            if "3" in prompt:
+                raise ValueError("no chat template")
+            return super().encode(prompt)
+
+    results = run_fake(tools.trees.majority(4), engine=Engine())
+    assert results[BAD].reason == "the prompt cannot be encoded: no chat template"
+    assert tools.outcomes(results)["failed"] == 1
+
+
+def driver_of(strategy, engine, **settings):
+    return Driver(strategy, Rules(engine, FakeTask(), Sampling(), 0, 0), Ledger({}, Budget()), **settings)
+
+
+def test_closing_the_results_early_leaves_no_request_on_the_engine(tools):
+    engine = FakeEngine(capacity=8)
+    results = driver_of(tools.trees.majority(16), engine).run(FakeTask().problems())
+    next(results)
+    assert engine._running
+    assert engine._waiting
+    results.close()
+    assert not engine._running
+    assert not engine._waiting
+
+
+def test_an_error_in_the_display_leaves_no_request_on_the_engine(tools):
+    def show(status):
+        raise KeyboardInterrupt
+
+    engine = FakeEngine()
+    with pytest.raises(KeyboardInterrupt):
+        list(driver_of(tools.trees.majority(16), engine, on_step=show).run(FakeTask().problems()))
+    assert not engine._running
+    assert not engine._waiting
+
+
+def test_scores_without_a_verifier_are_a_config_error():
+    def stage(state):
+        got = yield Generate((Request(),))
+        yield Score(got.candidates)
+        return state
+
+    with pytest.raises(ConfigError, match="no verifier is set"):
+        list(driver_of(stage, FakeEngine()).run(FakeTask().problems()))
+
+
+def test_an_engine_that_dies_elsewhere_than_in_a_step_is_not_hidden(tools):
+    class Engine(FakeEngine):
+        def submit(self, request):
+            raise EngineDead("gone")
+
+    results = run_fake(tools.trees.majority(2), engine=Engine())
+    assert tools.outcomes(results) == {"failed": 8}
+    assert all("gone" in result.reason for result in results.values())
+
+
+def test_an_answer_is_compared_by_key_and_shown_as_written(tools):
+    class Task(FakeTask):
+        def answer(self, text, problem):
+            found = super().answer(text, problem)
+            return found and Answer(f"about {found.text}", found.key)
+
+    plain = run_fake(tools.trees.majority(8))
+    shown = run_fake(tools.trees.majority(8), task=Task())
+    for name, result in plain.items():
+        assert shown[name].answer == (result.answer and f"about {result.answer}")
+        assert shown[name].correct == result.correct

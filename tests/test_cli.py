@@ -1,0 +1,324 @@
+"""The command line: exit codes, messages, sweeps that go on, and how quick it answers."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+
+from ttsflow import cli, config, plugins
+from ttsflow.build import build
+
+FAKE = ["engine=fake", "limit=2", "strategy.n=2"]
+
+
+@pytest.fixture(autouse=True)
+def _in_a_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+def run(*argv):
+    """Run the command line in a process of its own."""
+    command = [sys.executable, "-m", "ttsflow.cli", *argv]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+
+
+def summaries(folder):
+    return {
+        path.parent.name: json.loads(path.read_text()) for path in sorted(Path(folder).glob("*/summary.json"))
+    }
+
+
+# --- answers without a run --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("argv", [["--help"], ["--version"], ["run", "--help"]])
+def test_help_is_quick_and_loads_nothing_heavy(argv):
+    code = (
+        "import sys, time\nt = time.perf_counter()\nfrom ttsflow.cli import main\n"
+        f"try: main({argv!r})\nexcept SystemExit as end: assert not end.code\n"
+        "print(time.perf_counter() - t, *{'hydra', 'torch', 'vllm', 'rich', 'omegaconf'} & set(sys.modules))"
+    )
+    done = [
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+        for _ in range(3)
+    ]
+    lines = [out.splitlines()[-1].split() for out in done]
+    assert min(float(line[0]) for line in lines) < 1
+    assert all(len(line) == 1 for line in lines)
+
+
+def test_the_console_script_reports_its_version():
+    script = Path(sys.executable).with_name("ttsflow")
+    done = subprocess.run([script, "--version"], capture_output=True, text=True, check=False)
+    assert done.stdout.startswith("ttsflow 0.")
+
+
+def test_list_shows_every_part(capsys):
+    assert cli.main(["list"]) == 0
+    shown = capsys.readouterr().out
+    for entry in plugins.load().choices():
+        assert f" {entry.name} " in shown
+
+
+def test_list_shows_config_files_that_are_no_parts_own(capsys):
+    assert cli.main(["list", "task"]) == 0
+    names = [line.split()[0] for line in capsys.readouterr().out.splitlines()[1:]]
+    assert {"gsm8k", "arithmetic", "jsonl"} <= set(names)
+    assert len(names) == len(set(names))
+    assert cli.main(["list", "sampling"]) == 0
+    assert "greedy" in capsys.readouterr().out
+
+
+def test_list_of_strategies_shows_source_and_cost(capsys):
+    assert cli.main(["list", "strategy"]) == 0
+    shown = capsys.readouterr().out
+    assert "2505.18149" in shown
+    assert "source" in shown.splitlines()[0]
+    assert "cost" in shown.splitlines()[0]
+
+
+def test_explain_prints_what_can_be_built_again(capsys):
+    assert cli.main(["explain", "strategy=beam_search", "strategy.n=8"]) == 0
+    printed = yaml.safe_load(capsys.readouterr().out)
+    registry = plugins.load()
+    mapping = config.compose(["strategy=beam_search", "strategy.n=8"])["strategy"]
+    assert build("stage", printed, "", registry) == build("stage", mapping, "", registry)
+
+
+def test_plugins_shows_what_is_broken_and_why(install, hook, capsys):
+    install("broken-plugin", "raise RuntimeError('boom [red]')")
+    install("good-plugin", hook("registry.add('watch', 'w', 'x:Y')"), version="3.1")
+    assert cli.main(["plugins"]) == 0
+    shown = capsys.readouterr().out
+    assert "boom [red]" in shown
+    row = next(line for line in shown.splitlines() if line.startswith("good-plugin"))
+    assert row.split() == ["good-plugin", "good-plugin", "3.1", "ok", "1", "watch"]
+
+
+def test_a_broken_plugin_is_a_warning_elsewhere(install, capsys):
+    install("broken-plugin", "raise RuntimeError('boom')")
+    assert cli.main(["list", "watch"]) == 0
+    assert capsys.readouterr().err.startswith("warning: plugin 'broken-plugin'")
+
+
+# --- mistakes ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        ([], "the following arguments are required"),
+        (["lst"], "there is no command 'lst'. Did you mean 'list'?"),
+        (["list", "strategie"], "there is no kind of part 'strategie'. Did you mean 'strategy'?"),
+        (["run", "--n", "256"], "Settings are written key=value, without dashes."),
+        (["run", "strategy=nosuch"], "error: strategy: there is no strategy 'nosuch'. Known: beam_search"),
+        (["run", "strategy.nn=4"], "error: strategy.nn: "),
+        (["run", *FAKE, "+nn=8"], "error: nn: there is no setting 'nn'."),
+        (["run", *FAKE, "limit=none"], "error: limit: a whole number or null is wanted, got the text 'none'"),
+        (["run", *FAKE, "sampling.stop='\\n'"], "error: sampling.stop.0: "),
+        (["run", *FAKE, "strategy=best_of_n"], "no verifier is set"),
+        (["run", *FAKE, "strategy=a,b"], "To sweep over them, add -m."),
+        (["run", *FAKE, "hydra.sweep.dir=x"], "a single run does not read it; set hydra.run.dir."),
+        (["run", "-m", *FAKE, "hydra.run.dir=x"], "a sweep does not read it; set hydra.sweep.dir."),
+        (["run", "-m", *FAKE, "n=[1"], "cannot be read"),
+        (["run", "--config-dir", "nowhere", *FAKE], "there is no folder 'nowhere'"),
+        (["explain", "strategy.n=1e3"], "error: strategy.stages.sample.n: a whole number is wanted"),
+    ],
+)
+def test_mistakes_are_one_message_and_exit_code_2(argv, message, capsys):
+    try:
+        code = cli.main(argv)
+    except SystemExit as end:
+        code = end.code
+    shown = capsys.readouterr()
+    assert code == 2
+    assert message in shown.err
+    assert shown.err.startswith("error: ")
+    assert "Traceback" not in shown.err
+    assert shown.out == ""
+    assert list(Path().iterdir()) == [], "nothing is written for a run that cannot start"
+
+
+def test_a_mistake_is_told_within_three_seconds_and_without_loading_a_model():
+    code = (
+        "import sys, time\nt = time.perf_counter()\nfrom ttsflow.cli import main\n"
+        "assert main(['run', 'strategy.stages.sample.n=x']) == 2\n"
+        "print(time.perf_counter() - t, *{'torch', 'vllm'} & set(sys.modules))"
+    )
+    command = [sys.executable, "-c", code]
+    lines = [
+        subprocess.run(command, capture_output=True, text=True, check=True).stdout.split() for _ in range(3)
+    ]
+    assert min(float(line[0]) for line in lines) < 3
+    assert all(len(line) == 1 for line in lines)
+
+
+# --- one run ----------------------------------------------------------------------------------------
+
+
+def test_a_run_writes_its_folder_and_says_where(capsys):
+    assert cli.main(["run", *FAKE, "hydra.run.dir=here"]) == 0
+    assert sorted(path.name for path in Path("here").iterdir()) == [
+        "config.yaml",
+        "results.jsonl",
+        "summary.json",
+        "trace.jsonl",
+    ]
+    shown = capsys.readouterr().out
+    assert "results in here" in shown
+    assert "complete" in shown
+    assert yaml.safe_load(Path("here/config.yaml").read_text())["variables"]["n"] == 2
+
+
+def test_a_quiet_run_prints_only_its_folder(capsys):
+    assert cli.main(["run", "-q", *FAKE, "hydra.run.dir=here"]) == 0
+    assert capsys.readouterr().out == "results in here\n"
+
+
+def test_the_default_folder_is_new_each_time(capsys):
+    assert cli.main(["run", *FAKE]) == 0
+    assert cli.main(["run", *FAKE]) == 0
+    capsys.readouterr()
+    assert len(list(Path("outputs").glob("*/*/summary.json"))) == 2
+
+
+def test_a_run_that_dies_has_exit_code_1(capsys):
+    assert cli.main(["run", *FAKE, "engine.dies_after=2", "hydra.run.dir=here"]) == 1
+    assert json.loads(Path("here/summary.json").read_text())["status"] == "failed"
+    assert capsys.readouterr().err.startswith("error: ")
+
+
+def test_options_may_stand_between_settings(tmp_path, capsys):
+    folder = tmp_path / "my configs" / "strategy"
+    folder.mkdir(parents=True)
+    (folder / "mine.yaml").write_text("defaults: [majority, _self_]\nn: 3\n")
+    argv = ["run", "strategy=mine", "--config-dir", "my configs", "engine=fake", "-q", "limit=1"]
+    assert cli.main([*argv, "hydra.run.dir=here"]) == 0
+    capsys.readouterr()
+    assert json.loads(Path("here/summary.json").read_text())["strategy"] == "mine"
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_an_interrupt_leaves_a_valid_folder(number, code):
+    # Enough problems for the run to be in its middle when the signal comes.
+    argv = ["run", "engine=fake", "task.size=30000", "strategy.n=2", "hydra.run.dir=here"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "ttsflow.cli", *argv],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    results = Path("here/results.jsonl")
+    deadline = time.monotonic() + 100
+    while not (results.exists() and results.stat().st_size) and time.monotonic() < deadline:
+        assert process.poll() is None, process.stderr.read()
+        time.sleep(0.05)
+    os.kill(process.pid, number)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == code
+    assert "Traceback" not in err
+    summary = json.loads(Path("here/summary.json").read_text())
+    assert summary["status"] == "partial"
+    assert summary["problems"] == len(results.read_text().splitlines())
+
+
+def test_a_reader_that_stops_early_is_no_error():
+    script = f"{sys.executable} -m ttsflow.cli list | head -1; echo ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False)
+    assert done.stdout.splitlines()[-1] in ("0", "141")
+    assert done.stderr == ""
+
+
+# --- sweeps -----------------------------------------------------------------------------------------
+
+
+def test_a_sweep_runs_every_combination(capsys):
+    argv = ["run", "-m", "engine=fake", "limit=2", "strategy=majority,ffs", "strategy.n=4,8"]
+    assert cli.main([*argv, "hydra.sweep.dir=sweep"]) == 0
+    shown = capsys.readouterr().out
+    plan = shown.splitlines()[:5]
+    assert plan[0] == "4 jobs:"
+    assert plan[4] == "  3  engine=fake limit=2 strategy=ffs strategy.n=8"
+    found = summaries("sweep")
+    assert [found[str(n)]["strategy"] for n in range(4)] == ["majority", "majority", "ffs", "ffs"]
+    assert {summary["status"] for summary in found.values()} == {"complete"}
+    table = shown.split("\n\n")[1].splitlines()
+    assert table[0].split()[:3] == ["job", "overrides", "status"]
+    assert table[4].startswith("3    strategy=ffs strategy.n=8       complete")
+    assert "engine=fake" not in table[4], "what all jobs share is not repeated"
+
+
+def test_jobs_that_fail_say_why_in_their_folders_and_the_others_go_on(capsys):
+    argv = [
+        "run",
+        "-m",
+        *FAKE[:2],
+        "strategy=nosuch,best_of_n,ffs",
+        "strategy.n=4",
+        "strategy.stages.keep.keep=2,1e3",
+    ]
+    assert cli.main([*argv, "hydra.sweep.dir=sweep"]) == 1
+    shown = capsys.readouterr()
+    found = summaries("sweep")
+    assert [found[str(n)]["status"] for n in range(6)] == ["failed"] * 4 + ["complete", "failed"]
+    assert "there is no strategy 'nosuch'" in found["0"]["error"]
+    assert "Write 1000." in found["5"]["error"]
+    assert "Traceback" in found["5"]["traceback"]
+    assert shown.err.count(" failed: ") == 5
+    assert "Traceback" not in shown.err
+    assert shown.out.count("complete") == 1
+
+
+def test_a_setting_that_only_some_strategies_have_fails_only_the_others():
+    argv = ["run", "-m", *FAKE, "strategy=majority,ffs", "strategy.k=1"]
+    assert cli.main([*argv, "hydra.sweep.dir=sweep"]) == 1
+    assert [summary["status"] for summary in summaries("sweep").values()] == ["failed", "complete"]
+
+
+def test_a_comma_that_makes_two_jobs_is_seen_in_the_plan(capsys):
+    assert cli.main(["run", "-m", *FAKE, "+stop=a,b", "hydra.sweep.dir=sweep"]) == 1
+    shown = capsys.readouterr().out
+    assert shown.startswith("2 jobs:\n  0  engine=fake limit=2 strategy.n=2 +stop=a\n")
+
+
+def test_a_list_is_one_job(capsys):
+    assert cli.main(["run", "-m", *FAKE, "sampling.stop=[a,b]", "hydra.sweep.dir=sweep"]) == 0
+    assert capsys.readouterr().out.startswith("1 job:\n")
+
+
+def test_a_model_name_with_a_slash_does_not_nest_folders():
+    argv = ["run", "-m", "engine=fake", "limit=1", "+strategy.stages.sample.total=1,2", "task.seed=3"]
+    folder = ["hydra.sweep.dir=sweep", "hydra.sweep.subdir=${hydra.job.override_dirname}"]
+    assert cli.main([*argv, "engine.preempt=0.5", *folder]) == 0
+    assert len(list(Path("sweep").glob("*/summary.json"))) == 2
+
+
+def test_an_interrupted_sweep_shows_what_it_has_done(monkeypatch, capsys):
+    from ttsflow import sweep
+
+    real = sweep.run_config
+
+    def interrupted(mapping, folder, *, show):
+        if folder.name == "1":
+            raise KeyboardInterrupt
+        return real(mapping, folder, show=show)
+
+    monkeypatch.setattr(sweep, "run_config", interrupted)
+    assert cli.main(["run", "-m", *FAKE, "seed=1,2,3", "hydra.sweep.dir=sweep"]) == 130
+    shown = capsys.readouterr()
+    assert shown.err == "interrupted\n"
+    assert "0    seed=1" in shown.out or "0    engine=fake" in shown.out
+    assert not Path("sweep/2").exists()
+
+
+def test_a_sweeper_that_searches_maximises_accuracy():
+    from ttsflow.sweep import Ended
+
+    assert float(Ended(0, (), "", "complete", {"accuracy": 0.25})) == 0.25
+    assert str(float(Ended(0, (), "", "failed"))) == "nan"

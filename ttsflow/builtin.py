@@ -27,6 +27,7 @@ PARTS: dict[str, dict[str, str]] = {
     "until": {
         "all_finished": "ttsflow.strategies.until:AllFinished",
         "agreed": "ttsflow.strategies.until:Agreed",
+        "finished": "ttsflow.strategies.until:Finished",
         "pool_size": "ttsflow.strategies.until:PoolSize",
         "stopped": "ttsflow.strategies.until:Stopped",
         "any_of": "ttsflow.strategies.until:AnyOf",
@@ -46,6 +47,7 @@ PARTS: dict[str, dict[str, str]] = {
     "task": {
         "arithmetic": "ttsflow.tasks.arithmetic:Arithmetic",
         "jsonl": "ttsflow.tasks.jsonl:Jsonl",
+        "plain": "ttsflow.tasks.plain:Plain",
     },
     "cost": {
         "tokens": "ttsflow.costs.basic:Tokens",

@@ -49,6 +49,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--version", action="version", version=f"ttsflow {_version()}")
     parser.add_argument("command", help=argparse.SUPPRESS)
     parser.add_argument("rest", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+    if not (sys.argv[1:] if argv is None else argv):
+        parser.print_help()
+        return 2
     args = parser.parse_args(argv)
     if args.command not in COMMANDS:
         parser.error(f"there is no command '{args.command}'. {suggest(args.command, COMMANDS)[:-1]}")

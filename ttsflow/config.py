@@ -57,7 +57,12 @@ def compose_run(overrides: Sequence[str] = (), config_dir: str | None = None) ->
             chosen = dict(config.hydra.runtime.choices)
         _check_root(raw)
         referenced = references(raw["strategy"], raw)
-        split(raw["strategy"], referenced, registry, "strategy")
+        try:
+            split(raw["strategy"], referenced, registry, "strategy")
+        except ConfigError:
+            # An override may have replaced the one place that referred to a variable.
+            referenced |= _in_files(loader, overrides)
+            split(raw["strategy"], referenced, registry, "strategy")
         with translated(registry, loader):
             plain = {key: _resolved(config[key]) for key in raw}
         own, variables = split(plain["strategy"], referenced, registry, "strategy")
@@ -67,6 +72,13 @@ def compose_run(overrides: Sequence[str] = (), config_dir: str | None = None) ->
     mapping["verifier"] = mapping["verifier"] or None
     mapping["choices"] = {key: str(chosen[key]) for key in _root_keys() if chosen.get(key)}
     return Composed(mapping, folder)
+
+
+def _in_files(loader: Loader, overrides: Sequence[str]) -> set[str]:
+    """Return the variables that the chosen files refer to, before any setting is overridden."""
+    choices = [line for line in overrides if "." not in line.partition("=")[0]]
+    raw = _raw(loader.load_configuration("config", choices, RunMode.RUN))
+    return references(raw["strategy"], raw)
 
 
 def strategy(
@@ -103,11 +115,12 @@ class _Alone:
             raise ConfigError(error.message, f"{path}.name") from error
         try:
             with translated(self.registry, self.loader):
-                check_removed(_raw(config)["strategy"], overrides, "")
+                before = _raw(config)["strategy"]
+                check_removed(before, overrides, "")
                 OmegaConf.set_struct(config, value=False)
                 config.strategy = OmegaConf.merge(config.strategy, dict(overrides))
                 raw = _raw(config)["strategy"]
-            referenced = references(raw)
+            referenced = references(raw) | references(before)
             split(raw, referenced, self.registry, "")
             with translated(self.registry, self.loader):
                 plain = _resolved(config.strategy)

@@ -67,6 +67,12 @@ def split(
         return dict(strategy), {}
     fields = ["use", *field_names(part_class("stage", strategy, path, registry))]
     known = [*fields, *(key for key in strategy if key in referenced)]
+    for name in sorted(referenced - {*fields, *strategy}):
+        raise ConfigError(
+            f"something refers to ${{strategy.{name}}}, but the strategy has no '{name}'. "
+            f"{suggest(name, set(strategy) - set(fields))}",
+            path,
+        )
     for key in strategy:
         if key not in known:
             raise ConfigError(

@@ -9,7 +9,6 @@ from typing import Any
 
 from ttsflow.assemble import Setup, assemble
 from ttsflow.errors import ConfigError
-from ttsflow.fingerprint import fingerprint
 from ttsflow.protocols import Task
 from ttsflow.session import Session, versions
 from ttsflow.summary import Summary, summarize
@@ -59,6 +58,10 @@ class Pipeline:
         **settings: Any,
     ) -> None:
         name = strategy if isinstance(strategy, str) else ""
+        for reserved in {"use", "name"} & set(settings):
+            raise ConfigError(
+                f"a strategy has no setting '{reserved}'; name it by the first argument.", reserved
+            )
         if not name and settings:
             raise ConfigError(
                 "settings can be given to a strategy by name; put them into the mapping.",
@@ -96,6 +99,8 @@ class Pipeline:
         ``trace`` is a file that events are appended to. Raises ``ModelError`` and ``EngineDead``.
         """
         task: Task = self.setup.task
+        if problems is None and self._plain is not None:
+            raise ConfigError("give run() problems, or the pipeline a task of its own.", "problems")
         if problems is not None:
             asked = (
                 Plain(tuple(problems), kind=self._plain.kind, chat=self._plain.chat) if self._plain else None
@@ -108,7 +113,7 @@ class Pipeline:
         todo = list(task.problems())[: self.setup.limit]
         setup = replace(self.setup, task=task)
         recorder = JsonTrace(trace) if trace is not None else None
-        name, found = fingerprint(self._mapping), versions()
+        name, found = setup.fingerprint, versions()
         with Session(setup) as session:
             try:
                 done = [

@@ -73,13 +73,14 @@ class Until(Protocol):
 class Capabilities:
     """What an engine can do, known before it is opened.
 
-    ``logprobs`` is the highest number of top log-probabilities per token, 0 for none.
+    ``logprobs`` is the highest number of top log-probabilities per token, 0 for none; ``seeds`` whether
+    a seed decides a text; ``token_prompts`` whether a prompt may be token ids, as continuing a candidate
+    needs; ``abort`` whether a running request can be ended.
     """
 
     logprobs: int = 0
     seeds: bool = True
     token_prompts: bool = True
-    priorities: bool = True
     abort: bool = True
 
 

@@ -21,7 +21,6 @@ import yaml
 from ttsflow.assemble import Setup, assemble
 from ttsflow.display import Display
 from ttsflow.errors import ConfigError, TtsflowError
-from ttsflow.fingerprint import fingerprint
 from ttsflow.session import Session, versions
 from ttsflow.summary import Summary, summarize
 from ttsflow.trace import JsonTrace, NoTrace, result_record
@@ -41,8 +40,8 @@ def run_config(mapping: Mapping[str, Any], folder: Path, *, show: bool = False) 
     problems = _problems(setup)
     if (folder / "results.jsonl").exists():
         raise ConfigError(
-            f"the folder {folder} already holds a run; choose another one, nothing is overwritten.",
-            "hydra.run.dir",
+            f"the folder {folder} already holds a run, and nothing is overwritten; choose another one with "
+            "hydra.run.dir, or hydra.sweep.dir for a sweep."
         )
     job = _Job(setup, mapping, folder, len(problems))
     job.begin()
@@ -99,7 +98,7 @@ class _Job:
         self.folder = folder
         self.planned = planned
         self.names = setup.names
-        self.fingerprint = fingerprint(mapping)
+        self.fingerprint = setup.fingerprint
         self.versions = versions()
         self.results: list[Result] = []
 
@@ -112,9 +111,8 @@ class _Job:
             self.end("partial", 0.0)
         except OSError as error:
             raise ConfigError(
-                f"the results folder {self.folder} cannot be written: {error.strerror}; choose another "
-                "with hydra.run.dir=FOLDER.",
-                "hydra.run.dir",
+                f"the results folder {self.folder} cannot be written: {error.strerror}; choose another one "
+                "with hydra.run.dir, or hydra.sweep.dir for a sweep."
             ) from error
 
     def end(

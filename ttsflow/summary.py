@@ -20,9 +20,10 @@ class Summary:
     """One run. Rates are shares of ``problems``, the problems that have a result.
 
     ``accuracy`` is None when no problem has a gold answer; a problem without an answer counts as
-    wrong. ``goodput`` is distinct tokens of finished trajectories per wall second. ``usage`` and
-    ``cost`` are sums over problems, except ``usage.wall_seconds``, the time of the whole run.
-    ``stopped`` counts why problems ended early, numbers in the reasons left out.
+    wrong, one whose grading failed (``ungraded``) not at all. ``goodput`` is distinct tokens of
+    finished trajectories per wall second. ``usage`` and ``cost`` are sums over problems, except
+    ``usage.wall_seconds``, the time of the whole run. ``stopped`` counts why problems ended early,
+    numbers in the reasons left out.
     """
 
     status: RunStatus
@@ -40,10 +41,10 @@ class Summary:
     abstained: int
     deferred: int
     failed: int
+    ungraded: int
     usage: Mapping[str, float | int | str | None]
     goodput: float
     cost: Mapping[str, float]
-    notes: tuple[str, ...] = ()
     stopped: Mapping[str, int] = field(default_factory=dict)
     truncation_rate: float = 0.0
     versions: Mapping[str, str] = field(default_factory=dict)
@@ -65,7 +66,6 @@ def summarize(
     fingerprint: str,
     planned: int,
     wall_seconds: float,
-    costs: Mapping[str, float] | None = None,
     **extra: Any,
 ) -> Summary:
     """Return the summary of ``results``; ``names`` holds strategy, task and engine."""
@@ -80,10 +80,9 @@ def summarize(
         if result.stopped:
             kind = re.sub(r"\d[\d.,]*", "N", result.stopped)
             stopped[kind] = stopped.get(kind, 0) + 1
-    if costs is None:
-        costs = {}
-        for result in results:
-            costs = {unit: costs.get(unit, 0.0) + cost for unit, cost in result.cost.items()}
+    costs: dict[str, float] = {}
+    for result in results:
+        costs = {unit: costs.get(unit, 0.0) + cost for unit, cost in result.cost.items()}
     return Summary(
         status=status,
         strategy=names.get("strategy", ""),
@@ -100,6 +99,7 @@ def summarize(
         abstained=outcomes.count("abstained"),
         deferred=outcomes.count("deferred"),
         failed=outcomes.count("failed"),
+        ungraded=sum(r.gold is not None and r.correct is None for r in results),
         usage=_usage_keys(usage, wall_seconds),
         goodput=sum(result.path_tokens for result in results) / wall_seconds if wall_seconds > 0 else 0.0,
         cost=costs,
@@ -115,4 +115,4 @@ def _usage_keys(usage: Usage, wall_seconds: float) -> dict[str, float | int | st
         f"{name}_tokens": getattr(usage, name) for name in (*tokens, "verifier", "serial")
     }
     keys |= {"requests": usage.requests, "engine_steps": usage.engine_steps, "wall_seconds": wall_seconds}
-    return {**keys, "joules": None, "joules_source": "none"}
+    return {**keys, "joules": usage.joules, "joules_source": "none"}

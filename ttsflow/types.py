@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, NamedTuple
 
+from ttsflow.errors import ConfigError
 from ttsflow.lineage import Path, content_id, rng_of
 
 __all__ = [
@@ -84,6 +85,21 @@ class Sampling:
     max_step_tokens: int = 128
     stop: tuple[str, ...] = ()
 
+    def __post_init__(self) -> None:
+        if not self.temperature >= 0:
+            raise ConfigError(f"must be at least 0 (0 is greedy), got {self.temperature}.", "temperature")
+        if not 0 < self.top_p <= 1:
+            raise ConfigError(f"must lie above 0 and up to 1 (1 is off), got {self.top_p}.", "top_p")
+        if self.top_k < 0:
+            raise ConfigError(f"must be at least 0 (0 is off), got {self.top_k}.", "top_k")
+        if not 0 <= self.min_p <= 1:
+            raise ConfigError(f"must lie between 0 (off) and 1, got {self.min_p}.", "min_p")
+        for name in ("max_tokens", "max_step_tokens"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"at least one token is needed, got {getattr(self, name)}.", name)
+        if "" in self.stop:
+            raise ConfigError("an empty stop string would end every text at once.", "stop")
+
 
 @dataclass(frozen=True, slots=True)
 class Usage:
@@ -93,8 +109,8 @@ class Usage:
     ``aborted``: of candidates ttsflow ended; ``dropped``: speculated and not used; ``adopted``: the
     part of ``output`` that was speculated; ``reused``: served from a store instead of decoded;
     ``cached``: the part of ``prompt`` found in the prefix cache. ``serial`` is the length of the
-    longest chain of tokens that had to be decoded one after another. ``seconds`` is the time between
-    the first request and the last answer.
+    longest chain of tokens that had to be decoded one after another. ``seconds`` is the time from
+    a problem's start to its result. ``joules`` is None where no meter ran.
     """
 
     prompt: int = 0
@@ -109,7 +125,7 @@ class Usage:
     requests: int = 0
     engine_steps: int = 0
     seconds: float = 0.0
-    joules: float = 0.0
+    joules: float | None = None
 
     @property
     def decoded(self) -> int:
@@ -117,7 +133,12 @@ class Usage:
         return self.output + self.aborted + self.dropped
 
     def __add__(self, other: Usage) -> Usage:
-        return Usage(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(Usage)))
+        counts = {f.name: getattr(self, f.name) + getattr(other, f.name) for f in _ADDED}
+        known = [value for value in (self.joules, other.joules) if value is not None]
+        return Usage(**counts, joules=sum(known) if known else None)
+
+
+_ADDED = [item for item in fields(Usage) if item.name != "joules"]
 
 
 @dataclass(frozen=True, slots=True)

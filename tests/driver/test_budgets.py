@@ -75,7 +75,10 @@ def test_requests_within_their_limit_are_not_ended_midway(scope, tools):
 def test_a_limit_of_the_run_defers_what_has_not_started(tools):
     engine = FakeEngine(capacity=64)
     results = run_fake(
-        tools.trees.majority(4), FakeTask(size=20).problems(), engine=engine, concurrency=3,
+        tools.trees.majority(4),
+        FakeTask(size=20).problems(),
+        engine=engine,
+        concurrency=3,
         budget=Budget(run={"tokens": 500}),
     )
     assert len(results) == 20
@@ -96,7 +99,10 @@ def test_a_limit_of_the_run_in_seconds_is_wall_time_whatever_the_concurrency(too
     for concurrency in (1, 8):
         engine = FakeEngine(capacity=64, step_seconds=0.1)
         run_fake(
-            tools.trees.majority(4), FakeTask(size=40).problems(), engine=engine, concurrency=concurrency,
+            tools.trees.majority(4),
+            FakeTask(size=40).problems(),
+            engine=engine,
+            concurrency=concurrency,
             budget=Budget(run={"seconds": 5.0}),
         )
         assert engine.now() == pytest.approx(5.0)
@@ -150,7 +156,10 @@ def test_problems_in_flight_do_not_overspend_together(samples, seats, unit, tool
     per_sample = {"tokens": 10, "requests": 1}[unit]
     limit = per_sample * (8 + 50) + 1
     results = run_fake(
-        careful(samples), engine=tools.Endless(capacity=seats), sampling=TEN, concurrency=8,
+        careful(samples),
+        engine=tools.Endless(capacity=seats),
+        sampling=TEN,
+        concurrency=8,
         budget=Budget(run={unit: limit}),
     )
     spent = sum(r.usage.decoded if unit == "tokens" else r.usage.requests for r in results.values())
@@ -163,8 +172,11 @@ def test_problems_in_flight_do_not_overspend_together(samples, seats, unit, tool
 
 def test_a_problem_that_could_not_afford_a_sample_reserves_nothing(tools):
     greedy = Sequence(
-        {"first": GenerateStage(1), "funds": BudgetCheck(samples=1000, otherwise=GenerateStage(1)),
-         "vote": Aggregate()}
+        {
+            "first": GenerateStage(1),
+            "funds": BudgetCheck(samples=1000, otherwise=GenerateStage(1)),
+            "vote": Aggregate(),
+        }
     )
     results = run_fake(
         greedy, engine=tools.Endless(), sampling=TEN, concurrency=8, budget=Budget(run={"tokens": 1000})
@@ -177,8 +189,9 @@ def test_a_stage_hears_of_the_stop_and_cannot_go_on():
 
     class Stubborn:
         def __call__(self, state):
-            for _ in range(3):
-                replies.append((yield Generate((Request(),) * 4)))
+            while len(replies) < 3:
+                reply = yield Generate((Request(),) * 4)
+                replies.append(reply)
             return state.with_(pool=replies[-1].candidates)
 
     results = run_fake(Stubborn(), FakeTask(size=1).problems(), budget=Budget(problem={"tokens": 5}))

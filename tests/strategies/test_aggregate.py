@@ -106,7 +106,9 @@ def test_sums_that_differ_in_the_last_bit_are_a_tie(kit):
 
 @given(
     st.lists(
-        st.tuples(st.sampled_from(["A", "B", "C", None]), st.integers(1, 4), st.sampled_from([None, 0.1, 0.2, 0.3])),
+        st.tuples(
+            st.sampled_from(["A", "B", "C", None]), st.integers(1, 4), st.sampled_from([None, 0.1, 0.2, 0.3])
+        ),
         min_size=1,
         max_size=8,
     ),

@@ -70,9 +70,7 @@ def test_a_loop_counts_rounds_and_says_which_is_the_last(kit):
 
 def test_loops_nest_and_give_back_the_outer_round(kit):
     inner, outer = Adds(kit), Adds(kit)
-    drive(
-        Repeat({"inner": Repeat({"s": inner}, at_most=2), "s": outer}, at_most=2), kit.state(), nothing
-    )
+    drive(Repeat({"inner": Repeat({"s": inner}, at_most=2), "s": outer}, at_most=2), kit.state(), nothing)
     assert [(s.round, s.last) for s in inner.states] == [(0, False), (1, True)] * 2
     assert [(s.round, s.last) for s in outer.states] == [(0, False), (1, True)]
 

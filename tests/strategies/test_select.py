@@ -29,7 +29,9 @@ def test_a_missing_score_is_worse_than_any(prefer, kit):
     assert keep(kit, *pool, keep=3, prefer=prefer)[-1] == (0,)
 
 
-@given(st.lists(st.integers(1, 3), min_size=1, max_size=9), st.integers(1, 9), st.randoms(use_true_random=False))
+@given(
+    st.lists(st.integers(1, 3), min_size=1, max_size=9), st.integers(1, 9), st.randoms(use_true_random=False)
+)
 def test_exactly_k_are_kept_and_equal_ones_are_taken_in_sample_order(kit, lengths, k, rng):
     pool = [kit.cand(i, "A", length=n) for i, n in enumerate(lengths)]
     expected = [(i,) for _, i in sorted((n, i) for i, n in enumerate(lengths))][:k]

@@ -11,7 +11,8 @@ HOWS = ["last", "min", "mean", "prod", "geometric"]
 
 
 @pytest.mark.parametrize(
-    ("how", "expected"), [("last", 0.5), ("min", 0.2), ("mean", 0.5), ("prod", 0.08), ("geometric", 0.08 ** (1 / 3))]
+    ("how", "expected"),
+    [("last", 0.5), ("min", 0.2), ("mean", 0.5), ("prod", 0.08), ("geometric", 0.08 ** (1 / 3))],
 )
 def test_reductions(how, expected):
     assert reduce_scores([0.8, 0.2, 0.5], how) == pytest.approx(expected)

@@ -11,7 +11,7 @@ from ttsflow.protocols import Until
 from ttsflow.strategies.aggregate import voters
 from ttsflow.types import State
 
-__all__ = ["Agreed", "AllFinished", "AllOf", "AnyOf", "Not", "PoolSize", "Stopped"]
+__all__ = ["Agreed", "AllFinished", "AllOf", "AnyOf", "Finished", "Not", "PoolSize", "Stopped"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +56,31 @@ class PoolSize:
 
     at_least: int
 
+    def __post_init__(self) -> None:
+        if self.at_least < 1:
+            raise ConfigError(f"at least one candidate is needed, got {self.at_least}.", "at_least")
+
     def __call__(self, state: State) -> str | None:
         """Return the size reached."""
         return f"pool of {len(state.pool)}" if len(state.pool) >= self.at_least else None
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """At least ``at_least`` candidates of the pool have finished by themselves."""
+
+    at_least: int
+
+    def __post_init__(self) -> None:
+        if self.at_least < 1:
+            raise ConfigError(f"at least one candidate is needed, got {self.at_least}.", "at_least")
+
+    def __call__(self, state: State) -> str | None:
+        """Return how many have finished; at the end of a search that is nothing early."""
+        count = sum(candidate.finished for candidate in state.pool)
+        if count < self.at_least:
+            return None
+        return f"{count} candidates finished" if any(c.active for c in state.pool) else ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -171,7 +171,8 @@ class PartContract:
         assert is_dataclass(part)
         assert not isinstance(part, type)
         names = [item.name for item in fields(part)]
-        with pytest.raises(AttributeError):
+        # A frozen class with slots and without fields raises TypeError in Python 3.11.
+        with pytest.raises((AttributeError, TypeError)):
             setattr(part, names[0] if names else "anything", None)
         assert part == type(part)(**{name: getattr(part, name) for name in names})
 

@@ -41,10 +41,11 @@ def _mix(value: int) -> int:
 class _Sequence:
     """One request being decoded; ``hash`` stands for its prefix of prompt and tokens."""
 
-    __slots__ = ("done", "hash", "held", "last", "prefix", "reach", "request", "seed", "tail")
+    __slots__ = ("done", "hash", "held", "last", "limit", "reach", "request", "seed", "tail")
 
-    def __init__(self, request: EngineRequest, seed: int) -> None:
+    def __init__(self, request: EngineRequest, seed: int, context: int) -> None:
         self.request = request
+        self.limit = min(request.max_tokens, context - len(request.prompt))
         self.seed = _mix(seed & _MASK)
         self.hash = 0
         for token in request.prompt:
@@ -126,7 +127,7 @@ class FakeEngine:
         if request.id in self._running or any(s.request.id == request.id for s in self._waiting):
             msg = f"request id {request.id!r} is in use"
             raise ValueError(msg)
-        self._waiting.append(_Sequence(request, self.seed_of(request)))
+        self._waiting.append(_Sequence(request, self.seed_of(request), self.context))
 
     def abort(self, ids: Sequence[str]) -> None:
         """Forget requests."""
@@ -173,7 +174,7 @@ class FakeEngine:
 
     def _decode_one(self, sequence: _Sequence) -> Progress | None:
         request = sequence.request
-        if sequence.done >= request.max_tokens:
+        if sequence.done >= sequence.limit:
             return self._finish(sequence, (), "length", None)
         token = sequence.next()
         self.decoded += 1
@@ -189,7 +190,7 @@ class FakeEngine:
             tokens = ()
         if token == _END or stop is not None:
             return self._finish(sequence, tokens, "stop", stop)
-        if sequence.done >= request.max_tokens:
+        if sequence.done >= sequence.limit:
             return self._finish(sequence, tokens, "length", None)
         if not request.stream:
             return None

@@ -1,0 +1,119 @@
+"""Every part that is shipped keeps its protocol."""
+
+import json
+
+import pytest
+
+from ttsflow.builtin import PARTS
+from ttsflow.costs.basic import Requests, Seconds, Tokens
+from ttsflow.strategies.aggregate import Aggregate
+from ttsflow.strategies.budget_check import BudgetCheck
+from ttsflow.strategies.flow import Each, Repeat, Sequence, When
+from ttsflow.strategies.generate import GenerateStage
+from ttsflow.strategies.select import Select
+from ttsflow.strategies.until import AllFinished, PoolSize
+from ttsflow.strategies.verify import Verify
+from ttsflow.strategies.watches import FirstFinished
+from ttsflow.tasks.arithmetic import Arithmetic
+from ttsflow.tasks.jsonl import Jsonl
+from ttsflow.tasks.plain import Plain
+from ttsflow.testing import FakeEngine, FakeTask, FakeVerifierPart
+from ttsflow.testing.contracts import (
+    CostContract,
+    EngineContract,
+    StageContract,
+    TaskContract,
+    VerifierContract,
+    WatchContract,
+)
+from ttsflow.verifiers.constant import Constant, RandomScore
+from ttsflow.verifiers.equations import Equations
+
+
+@pytest.fixture
+def part(request):
+    return request.param
+
+
+def parts(**known):
+    return pytest.mark.parametrize("part", known.values(), ids=known, indirect=True)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"capacity": 1}, {"capacity": 2, "preempt": 0.5}, {"logprobs": 0}],
+    ids=["plain", "one-seat", "preempting", "no-logprobs"],
+)
+class TestFakeEngine(EngineContract):
+    @pytest.fixture
+    def engine(self, settings):
+        engine = FakeEngine(context=200, **settings)
+        yield engine
+        engine.close()
+
+
+STEP = GenerateStage(4, unit="step")
+STAGES = {
+    "sequence": Sequence({"a": GenerateStage(2), "b": GenerateStage(1)}),
+    "repeat": Repeat({"step": STEP}, at_most=4, until=AllFinished()),
+    "when": When(PoolSize(1), GenerateStage(1), GenerateStage(2)),
+    "each": Sequence({"roots": STEP, "each": Each({"more": Repeat({"step": STEP}, at_most=3)})}),
+    "generate": GenerateStage(3, total=2, watch=FirstFinished(1, refill=1)),
+    "verify": Sequence({"a": GenerateStage(3), "s": Verify("geometric")}),
+    "select": Repeat({"step": STEP, "score": Verify(), "keep": Select(into=4, copies=2)}, at_most=4),
+    "aggregate": Sequence(
+        {"a": GenerateStage(5), "s": Verify(), "v": Aggregate(how="weighted", ties="score")}
+    ),
+    "budget_check": Sequence({"a": GenerateStage(2), "b": BudgetCheck(0.5, 9)}),
+}
+
+
+@parts(**STAGES)
+class TestStages(StageContract):
+    pass
+
+
+@parts(first=FirstFinished(), more=FirstFinished(3, refill=2))
+class TestWatches(WatchContract):
+    pass
+
+
+VERIFIERS = {
+    "equations": Equations(),
+    "constant": Constant(0.25),
+    "random": RandomScore(3),
+    "fake": FakeVerifierPart(),
+}
+
+
+@parts(**VERIFIERS)
+class TestVerifiers(VerifierContract):
+    pass
+
+
+COSTS = {"tokens": Tokens(prompt=0.1, verifier=0.2), "seconds": Seconds(), "requests": Requests()}
+
+
+@parts(**COSTS)
+class TestCosts(CostContract):
+    pass
+
+
+@parts(fake=FakeTask(stop=("!",)), arithmetic=Arithmetic(), plain=Plain(({"prompt": "?", "gold": "4"},)))
+class TestTasks(TaskContract):
+    pass
+
+
+class TestJsonl(TaskContract):
+    @pytest.fixture
+    def part(self, tmp_path):
+        path = tmp_path / "data.jsonl"
+        rows = [{"question": f"What is {i} + {i}?", "answer": str(2 * i)} for i in range(3)]
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        return Jsonl(str(path))
+
+
+def test_every_shipped_part_of_these_kinds_is_held_to_its_contract():
+    assert set(STAGES) == set(PARTS["stage"])
+    assert set(VERIFIERS) == set(PARTS["verifier"])
+    assert set(COSTS) == set(PARTS["cost"])

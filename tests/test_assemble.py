@@ -1,0 +1,81 @@
+"""What is wrong with a config is said before anything is loaded or written."""
+
+import pytest
+
+from ttsflow.engines import warm
+from ttsflow.errors import ConfigError
+from ttsflow.run import run_config
+from ttsflow.testing import FakeEnginePart
+
+
+def config(**changes):
+    """Return a config that works, with some of its keys changed."""
+    return {
+        "strategy": stage(use="aggregate"),
+        "engine": {"use": "fake"},
+        "task": {"use": "arithmetic", "size": 2},
+        **changes,
+    }
+
+
+def stage(**settings):
+    return {"use": "sequence", "stages": {"s": {"use": "generate"}, "x": settings}}
+
+
+WRONG = [
+    ({"strategy": stage(use="aggregate", how="best")}, "strategy.stages.x", "no verifier is set"),
+    ({"strategy": stage(use="verify")}, "strategy.stages.x", "no verifier is set"),
+    ({"strategy": stage(use="select", keep=2)}, "strategy.stages.x", "no verifier is set"),
+    ({"budget": {"run": {"euros": 5}}}, "budget.run.euros", "no cost model"),
+    ({"budget": {"run": {"tokens": 0}}}, "budget.run.tokens", "above 0"),
+    (
+        {"strategy": stage(use="generate", unit="step", separator=".")},
+        "strategy.stages.x.separator",
+        "also a stop string",
+    ),
+    (
+        {"strategy": stage(use="generate", unit="step"), "sampling": {"stop": ["\n"]}},
+        "strategy.stages.x.separator",
+        "also a stop string",
+    ),
+    ({"limit": 0}, "limit", "at least one problem"),
+    ({"concurrency": 0}, "concurrency", "at least one problem"),
+    ({"strategy": stage(use="generate", n=0)}, "strategy.stages.x.n", "at least one sample"),
+    ({"strategy": stage(use="genrate")}, "strategy.stages.x.use", "Did you mean 'generate'"),
+    ({"engine": {"use": "fake", "capacity": 0}}, "engine.capacity", "at least 1"),
+    ({"task": {"use": "arithmetic", "size": 0}}, "task.size", "between 1 and"),
+]
+
+
+@pytest.mark.parametrize(("changes", "path", "text"), WRONG)
+def test_what_is_wrong_is_said_before_anything_is_loaded_or_written(
+    changes, path, text, tmp_path, monkeypatch
+):
+    def opened(part):
+        raise AssertionError("the engine was opened")
+
+    monkeypatch.setattr(FakeEnginePart, "open", opened)
+    with pytest.raises(ConfigError) as caught:
+        run_config(config(**changes), tmp_path / "run")
+    assert caught.value.path == path
+    assert text in str(caught.value)
+    assert not (tmp_path / "run").exists()
+
+
+def test_log_probabilities_that_the_engine_does_not_give_are_refused_before_it_is_opened(
+    tmp_path, install, hook
+):
+    install(
+        "needy",
+        hook('registry.add("watch", "needy", "needy.part:Needy")'),
+        {
+            "part.py": "from dataclasses import dataclass\n@dataclass(frozen=True)\nclass Needy:\n"
+            "    logprobs: int = 20\n    def begin(self, size):\n        return lambda traces, changed: None\n"
+        },
+    )
+    strategy = stage(use="generate", watch={"use": "needy"})
+    with pytest.raises(ConfigError, match="needs 20 log-probabilities per token.* gives none") as caught:
+        run_config(config(strategy=strategy, engine={"use": "fake", "logprobs": 0}), tmp_path / "none")
+    assert caught.value.path == "strategy.stages.x.watch"
+    assert run_config(config(strategy=strategy), tmp_path / "enough").status == "complete"
+    warm.close_all()

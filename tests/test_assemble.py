@@ -4,8 +4,15 @@ import pytest
 
 from ttsflow.engines import warm
 from ttsflow.errors import ConfigError
+from ttsflow.protocols import Capabilities
 from ttsflow.run import run_config
 from ttsflow.testing import FakeEnginePart
+
+
+@pytest.fixture(autouse=True)
+def no_engine_is_left_warm():
+    yield
+    warm.close_all()
 
 
 def config(**changes):
@@ -70,12 +77,32 @@ def test_log_probabilities_that_the_engine_does_not_give_are_refused_before_it_i
         hook('registry.add("watch", "needy", "needy.part:Needy")'),
         {
             "part.py": "from dataclasses import dataclass\n@dataclass(frozen=True)\nclass Needy:\n"
-            "    logprobs: int = 20\n    def begin(self, size):\n        return lambda traces, changed: None\n"
+            "    logprobs: int = 20\n    def begin(self, size):\n        return lambda *news: None\n"
         },
     )
     strategy = stage(use="generate", watch={"use": "needy"})
-    with pytest.raises(ConfigError, match="needs 20 log-probabilities per token.* gives none") as caught:
+    with pytest.raises(ConfigError, match=r"needs 20 log-probabilities per token.* gives none") as caught:
         run_config(config(strategy=strategy, engine={"use": "fake", "logprobs": 0}), tmp_path / "none")
     assert caught.value.path == "strategy.stages.x.watch"
     assert run_config(config(strategy=strategy), tmp_path / "enough").status == "complete"
-    warm.close_all()
+
+
+@pytest.mark.parametrize(
+    ("missing", "changes", "path"),
+    [
+        ({"seeds": False}, {}, "engine"),
+        ({"token_prompts": False}, {}, "engine"),
+        ({"abort": False}, {"budget": {"run": {"tokens": 9}}}, "budget"),
+        (
+            {"abort": False},
+            {"strategy": stage(use="generate", watch={"use": "first_finished"})},
+            "strategy.stages.x.watch",
+        ),
+    ],
+)
+def test_an_engine_that_lacks_what_is_needed_is_refused(missing, changes, path, tmp_path, monkeypatch):
+    assert run_config(config(**changes), tmp_path / "works").status == "complete"
+    monkeypatch.setattr(FakeEnginePart, "capabilities", Capabilities(**missing))
+    with pytest.raises(ConfigError) as caught:
+        run_config(config(**changes), tmp_path / "lacks")
+    assert caught.value.path == path

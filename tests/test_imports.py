@@ -26,6 +26,7 @@ LAYERS = (
     "run pipeline",
     "sweep",
     "cli",
+    "__main__",
 )
 RANK = {name: rank for rank, line in enumerate(LAYERS) for name in line.split()}
 

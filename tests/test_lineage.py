@@ -80,6 +80,8 @@ def test_a_branch_that_asked_for_nothing_uses_nothing_up():
     lineage = Lineage()
     lineage.join(lineage.fork(3))
     assert lineage.child(()) == (0,)
+    lineage.join(lineage.fork(3))
+    assert lineage.child(()) == (1,)
 
 
 @given(st.integers(), st.text(max_size=8), st.lists(st.integers(0, 99), max_size=4).map(tuple))

@@ -6,9 +6,10 @@ import json
 import pytest
 import yaml
 
+from ttsflow.assemble import assemble
+from ttsflow.display import Display
 from ttsflow.engines import warm
 from ttsflow.errors import ConfigError, ModelError
-from ttsflow.fingerprint import fingerprint
 from ttsflow.run import run_config
 from ttsflow.testing import FakeEngine, FakeEnginePart
 
@@ -69,7 +70,7 @@ def test_a_complete_run_leaves_a_complete_folder(tmp_path):
     assert yaml.safe_load((folder / "config.yaml").read_text()) == config()
     results, events = lines(folder / "results.jsonl"), lines(folder / "trace.jsonl")
     assert len({result["id"] for result in results}) == len(results) == 12
-    assert {result["fingerprint"] for result in results} == {fingerprint(config())}
+    assert {result["fingerprint"] for result in results} == {summary.fingerprint}
     assert "python" in results[0]["versions"]
     kinds = [event["event"] for event in events]
     assert kinds.count("candidate") == 48
@@ -125,8 +126,6 @@ def test_an_interrupt_leaves_a_valid_partial_folder(tmp_path, monkeypatch):
 
 
 def test_an_interrupt_between_two_steps_leaves_nothing_on_the_engine(tmp_path, monkeypatch):
-    from ttsflow.display import Display
-
     engines = []
     opened = FakeEnginePart.open
     monkeypatch.setattr(FakeEnginePart, "open", lambda part: engines.append(opened(part)) or engines[-1])
@@ -198,11 +197,30 @@ def test_a_folder_that_cannot_be_written_is_refused(tmp_path):
 
 
 def test_the_fingerprint_names_the_settings():
-    name = fingerprint(config())
-    assert fingerprint(config(seed=1)) == name
-    assert fingerprint(config(seed=2)) != name
+    def name_of(mapping):
+        return assemble(mapping).fingerprint
+
+    name = name_of(config())
+    assert name_of(config(seed=1)) == name
+    assert name_of(config(seed=2)) != name
+    assert name_of(config(sampling__max_tokens=41)) != name
+    # Defaults that are written out, and what cannot change an answer, name the same run.
+    same = {"sampling__top_p": 0.95, "concurrency": 99, "trace": False, "choices": {}}
+    assert name_of(config(**same)) == name
     # The order of settings does not count, the order of stages does.
-    assert fingerprint(dict(reversed(CONFIG.items()))) == name
+    assert name_of(dict(reversed(CONFIG.items()))) == name
     swapped = config()
     swapped["strategy"]["stages"] = dict(reversed(swapped["strategy"]["stages"].items()))
-    assert fingerprint(swapped) != name
+    assert name_of(swapped) != name
+
+
+def test_a_result_is_on_disk_as_soon_as_its_problem_has_ended(tmp_path, monkeypatch):
+    seen = [0]
+
+    def step(self, status):
+        assert len(lines(tmp_path / "results.jsonl")) >= seen[-1]
+        seen.append(status.done)
+
+    monkeypatch.setattr(Display, "step", step)
+    assert run_config(config(concurrency=1), tmp_path).error is None
+    assert len(set(seen)) == 13

@@ -212,3 +212,8 @@ def test_stop_strings_of_task_and_sampling_are_merged_and_the_separator_joins_fo
 
     assert stop_of(Request()) == (".", ";", "!")
     assert stop_of(Request(None, "step")) == (".", ";", "!", "\n")
+
+
+def test_the_stop_string_that_is_complete_first_cuts_also_when_a_step_came_between():
+    rules = rules_of(Pieces("a", "b", "X", ".", "c"), stop=("abX.", "bX"), max_step_tokens=2)
+    assert whole(rules).text == steps(rules)[-1].text == "a"

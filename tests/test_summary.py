@@ -106,3 +106,14 @@ def test_reasons_are_counted_by_kind():
     reasons = ["first 4 finished after 12 tokens", "first 4 finished after 7 tokens", "funds low", None]
     found = summary([result(i, stopped=reason) for i, reason in enumerate(reasons)])
     assert found.stopped == {"first N finished after N tokens": 2, "funds low": 1}
+
+
+def test_what_could_not_be_graded_is_counted_apart():
+    found = summary([result(0, "failed", None, gold="4"), result(1, correct=True, gold="4")])
+    assert found.ungraded == 1
+    assert found.accuracy == 1.0
+
+
+def test_joules_are_added_up_where_a_meter_ran():
+    metered = [result(i, usage=Usage(joules=joules)) for i, joules in enumerate((1.5, None, 2.0))]
+    assert summary(metered).usage["joules"] == 3.5

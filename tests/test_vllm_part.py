@@ -34,6 +34,7 @@ def folder(tmp_path):
     [
         ({"model": ""}, "model"),
         ({"model": "  "}, "model"),
+        ({"dtype": "float23"}, "dtype"),
         ({"seats": 0}, "seats"),
         ({"context": 1}, "context"),
         ({"kv_gib": 0}, "kv_gib"),

@@ -206,4 +206,7 @@ class Ledger:
 
 
 def _less(usage: Usage, part: Usage) -> Usage:
-    return Usage(**{name: getattr(usage, name) - getattr(part, name) for name in Usage.__slots__})
+    counts = {
+        name: getattr(usage, name) - getattr(part, name) for name in Usage.__slots__ if name != "joules"
+    }
+    return Usage(**counts, joules=usage.joules)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ttsflow.ops import Decision, Fork, Generate, Note, Request
+from ttsflow.ops import Decision, Fork, Generate, Note, Request, Score, Verdict
 from ttsflow.strategies.aggregate import Aggregate
 from ttsflow.strategies.flow import Each, Sequence
 from ttsflow.strategies.generate import GenerateStage
@@ -140,3 +140,51 @@ def test_two_watches_of_one_problem_may_break_in_the_same_step(tools):
     assert tools.outcomes(results) == {"failed": 8}
     assert tools.decoded(results) == engine.decoded
     assert not engine._running
+
+
+class Slow:
+    """A verifier that takes many steps and remembers what was cancelled."""
+
+    def __init__(self):
+        self.waiting, self.cancelled, self.steps = {}, [], 0
+
+    def submit(self, name, problem, candidate):
+        self.waiting[name] = problem.id
+
+    def step(self):
+        self.steps += 1
+        ready = list(self.waiting) if self.steps > 60 else []
+        return [Verdict(name, (0.5,)) for name in ready if self.waiting.pop(name)]
+
+    def cancel(self, ids):
+        self.cancelled += [self.waiting.pop(name) for name in ids]
+
+    def close(self):
+        pass
+
+
+def scores(state):
+    got = yield Generate((Request(),) * 2)
+    yield Score(got.candidates)
+    return state.with_(pool=got.candidates)
+
+
+def breaks_late(state):
+    for _ in range(5):
+        yield Generate((Request(),))
+    if state.problem.id == BAD:
+        raise RuntimeError("late")
+    return state
+
+
+def test_what_a_failed_problem_waited_for_is_cancelled_with_the_verifier(tools):
+    def both(state):
+        ends = yield Fork(((scores, state), (breaks_late, state)))
+        return ends[0]
+
+    verifier = Slow()
+    results = run_fake(both, verifier=verifier)
+    assert verifier.cancelled == [BAD, BAD]
+    assert not verifier.waiting
+    assert tools.outcomes(results)["failed"] == 1
+    assert results[BAD].reason == "RuntimeError: late"

@@ -3,7 +3,7 @@
 import pytest
 
 from ttsflow.ledger import Budget
-from ttsflow.ops import Generate, Request
+from ttsflow.ops import Fork, Generate, Request
 from ttsflow.strategies.aggregate import Aggregate
 from ttsflow.strategies.budget_check import BudgetCheck
 from ttsflow.strategies.flow import Repeat, Sequence
@@ -200,3 +200,33 @@ def test_a_stage_hears_of_the_stop_and_cannot_go_on():
     assert [len(reply.candidates) for reply in replies] == [4, 0, 0]
     assert {candidate.finish for candidate in replies[0].candidates} <= {"aborted", "stop"}
     assert results["fake-0"].usage.requests == 4
+
+
+def test_a_branch_starts_nothing_new_beyond_the_limit_while_another_still_runs(tools):
+    def long(state):
+        got = yield Generate((Request(),))
+        return state.with_(pool=got.candidates)
+
+    def busy(state):
+        got = None
+        for _ in range(20):
+            got = yield Generate((Request(None, "step", ";", 2),))
+            if got.stopped:
+                break
+        return state.with_(stopped=got.stopped)
+
+    def both(state):
+        first, second = yield Fork(((long, state), (busy, state)))
+        return state.with_(pool=first.pool, stopped=second.stopped)
+
+    results = run_fake(
+        both,
+        FakeTask(size=1).problems(),
+        engine=tools.Endless(),
+        budget=Budget(problem={"requests": 5}),
+        sampling=Sampling(max_tokens=60),
+    )
+    assert results["fake-0"].usage.requests == 5
+    assert results["fake-0"].stopped == "budget: 5 requests per problem spent"
+    assert results["fake-0"].truncated == 1  # the long one ran to its own limit
+    assert results["fake-0"].usage.decoded == 60 + 4 * 2

@@ -7,7 +7,7 @@ import pytest
 
 from ttsflow.ops import Generate
 from ttsflow.strategies.aggregate import Aggregate
-from ttsflow.strategies.flow import Sequence
+from ttsflow.strategies.flow import Each, Sequence
 from ttsflow.strategies.generate import GenerateStage
 from ttsflow.testing import FakeEngine, FakeTask, run_fake
 from ttsflow.types import Sampling
@@ -116,3 +116,13 @@ def test_a_problem_without_an_id_is_named_by_its_content():
     first, second = FakeTask(size=2).problems()
     assert type(first)(first.prompt).id == type(first)(first.prompt, gold="9").id
     assert type(first)(first.prompt).id != type(first)(second.prompt).id
+
+
+def test_samples_after_a_fork_repeat_none_of_its_branches(tools):
+    trace = tools.Watcher()
+    strategy = Sequence(
+        {"roots": GenerateStage(2), "each": Each({"more": GenerateStage(2)}), "last": GenerateStage(3)}
+    )
+    run_fake(strategy, FakeTask(size=1).problems(), trace=trace)
+    paths = sorted(data["path"] for _, data in trace.of("candidate"))
+    assert paths == [(number,) for number in range(2 + 2 * 2 + 3)]

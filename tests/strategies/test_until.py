@@ -1,7 +1,7 @@
 import pytest
 
 from ttsflow.errors import ConfigError
-from ttsflow.strategies.until import Agreed, AllFinished, AllOf, AnyOf, Not, PoolSize, Stopped
+from ttsflow.strategies.until import Agreed, AllFinished, AllOf, AnyOf, Finished, Not, PoolSize, Stopped
 
 
 def test_all_finished_is_the_natural_end(kit):
@@ -47,6 +47,14 @@ def test_pool_size(kit):
     assert PoolSize(2)(kit.state(kit.cand(0), kit.cand(1))) == "pool of 2"
 
 
+def test_enough_have_finished_by_themselves(kit):
+    pool = [kit.cand(0, "A"), kit.cand(1), kit.cand(2, finish="length"), kit.cand(3, finish="step")]
+    assert Finished(3)(kit.state(*pool)) is None
+    assert Finished(2)(kit.state(*pool)) == "2 candidates finished"
+    # At the end of the search that is nothing early.
+    assert Finished(2)(kit.state(*pool[:3])) == ""
+
+
 def test_stopped(kit):
     assert Stopped()(kit.state()) is None
     assert Stopped()(kit.state(stopped="funds low")) == "funds low"
@@ -69,10 +77,16 @@ def test_combinations(kit):
 
 
 @pytest.mark.parametrize(
-    ("settings", "field"),
-    [({"share": 0}, "share"), ({"share": 1.1}, "share"), ({"at_least": 0}, "at_least")],
+    ("part", "settings", "field"),
+    [
+        (Agreed, {"share": 0}, "share"),
+        (Agreed, {"share": 1.1}, "share"),
+        (Agreed, {"at_least": 0}, "at_least"),
+        (PoolSize, {"at_least": 0}, "at_least"),
+        (Finished, {"at_least": 0}, "at_least"),
+    ],
 )
-def test_settings_that_make_no_sense(settings, field):
+def test_settings_that_make_no_sense(part, settings, field):
     with pytest.raises(ConfigError) as caught:
-        Agreed(**settings)
+        part(**settings)
     assert caught.value.path == field

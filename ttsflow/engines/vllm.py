@@ -6,13 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ttsflow.errors import ConfigError
+from ttsflow.errors import ConfigError, suggest
 from ttsflow.protocols import Capabilities
 
 if TYPE_CHECKING:
     from ttsflow.engines.vllm_live import VLLMEngine
 
 __all__ = ["VLLM"]
+
+DTYPES = ("auto", "float32", "bfloat16", "float16")
 
 #: Engine arguments that ttsflow sets itself, and what to do instead.
 RESERVED: Mapping[str, str] = {
@@ -57,6 +59,8 @@ class VLLM:
     def __post_init__(self) -> None:
         if not self.model.strip():
             raise ConfigError("a model is needed: a folder, a hub id, or `demo`", "model")
+        if self.dtype not in DTYPES:
+            raise ConfigError(f"no such type: {self.dtype!r}. {suggest(self.dtype, DTYPES)}", "dtype")
         if self.seats < 1:
             raise ConfigError(f"at least 1 sequence must fit, got {self.seats}", "seats")
         if self.context is not None and self.context < 2:

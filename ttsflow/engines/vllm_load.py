@@ -74,7 +74,7 @@ def _load(part: VLLM, version: str, *, cpu: bool) -> LLMEngine:
             arguments.max_num_batched_tokens = max(2048, context + part.seats)
         return LLMEngine.from_engine_args(arguments)
     except Exception as error:
-        raise ModelError(f"vLLM could not load {part.model!r}: {_one_line(error)}") from error
+        raise _refused(error, part) from error
 
 
 def _settings(part: VLLM, *, cpu: bool) -> dict[str, Any]:
@@ -133,6 +133,18 @@ def _fast_bfloat16() -> bool:
     except OSError:
         return True
     return not {"avx512_bf16", "amx_bf16", "bf16"}.isdisjoint(words)
+
+
+def _refused(error: Exception, part: VLLM) -> ConfigError | ModelError:
+    """Return what to raise when vLLM refused to load: whose setting it was, or the cause in one line."""
+    details = error.errors() if callable(getattr(error, "errors", None)) else []
+    for detail in details:
+        field = next((str(name) for name in detail["loc"] if name in part.args), None)
+        if field is not None:
+            return ConfigError(f"vLLM refused it: {detail['msg']}", f"args.{field}")
+    cause = str(details[0]["msg"]) if details else _one_line(error)
+    hint = " (settings: kv_gib, context)" if "KV cache" in cause else ""
+    return ModelError(f"vLLM could not load {part.model!r}: {cause}{hint}")
 
 
 def _one_line(error: Exception) -> str:

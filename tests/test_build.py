@@ -325,7 +325,7 @@ SETTINGS = st.fixed_dictionaries(
         "stop": st.lists(st.sampled_from(["a", "\n", ""])),
         "either": st.integers() | st.floats(allow_nan=False) | st.just("x"),
         "more": st.dictionaries(st.sampled_from("abc"), st.integers() | st.none()),
-        "sampling": st.fixed_dictionaries({"top_k": st.integers()}),
+        "sampling": st.fixed_dictionaries({"top_k": st.integers(0, 99)}),
     },
 )
 

@@ -110,10 +110,14 @@ def test_a_broken_plugin_is_a_warning_elsewhere(install, capsys):
 # --- mistakes ---------------------------------------------------------------------------------------
 
 
+def test_without_a_command_the_help_is_shown(capsys):
+    assert cli.main([]) == 2
+    assert "explain" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        ([], "the following arguments are required"),
         (["lst"], "there is no command 'lst'. Did you mean 'list'?"),
         (["list", "strategie"], "there is no kind of part 'strategie'. Did you mean 'strategy'?"),
         (["run", "--n", "256"], "Settings are written key=value, without dashes."),

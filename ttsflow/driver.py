@@ -173,8 +173,8 @@ class Driver:
         self.trace.event("start", problem.id, {"index": index})
         try:
             case.prompt = self.engine.encode(problem.prompt)
-        except ValueError as error:
-            self._fail(case, f"the prompt cannot be encoded: {error}")
+        except Exception as error:  # noqa: BLE001 - a chat template may raise anything; one problem is lost
+            self._fail(case, f"the prompt cannot be encoded: {type(error).__name__}: {error}")
             return
         case.root = Frame(case, run_stage(self.strategy, State(problem, self.rules.seed)), Lineage())
         self._deliver(case.root, None)

@@ -67,14 +67,10 @@ def split(
         return dict(strategy), {}
     fields = ["use", *field_names(part_class("stage", strategy, path, registry))]
     known = [*fields, *(key for key in strategy if key in referenced)]
-    for name in sorted(referenced - {*fields, *strategy}):
-        raise ConfigError(
-            f"something refers to ${{strategy.{name}}}, but the strategy has no '{name}'. "
-            f"{suggest(name, set(strategy) - set(fields))}",
-            path,
-        )
+    # A reference to what does not exist is the likelier mistake; resolving says which and where.
+    dangling = referenced - {*fields, *strategy}
     for key in strategy:
-        if key not in known:
+        if key not in known and not dangling:
             raise ConfigError(
                 f"'{key}' is no setting of '{strategy['use']}', and nothing in the strategy refers to it. "
                 f"{suggest(key, set(known))}",

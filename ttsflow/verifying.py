@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -72,7 +73,9 @@ class Verifying:
         scoring = self.pending.pop(verdict.id, None)
         if scoring is None:
             return
-        scoring.verdicts[verdict.id] = verdict
+        # A score that is no number is a missing score, whoever gave it.
+        known = tuple(s if s is not None and math.isfinite(s) else None for s in verdict.scores)
+        scoring.verdicts[verdict.id] = verdict._replace(scores=known)
         case = scoring.frame.case
         case.account.verifier += verdict.tokens
         if len(scoring.verdicts) < len(scoring.ids):

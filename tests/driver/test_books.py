@@ -49,12 +49,15 @@ def test_with_few_seats_first_finish_decodes_more_but_has_the_same_voters_and_se
             assert result.usage.decoded >= runs[64][name].usage.decoded
 
 
-def test_the_recorded_reason_names_the_final_cut_for_any_number_of_seats(tools):
+@pytest.mark.parametrize(("n", "k"), [(3, 1), (16, 4)])
+def test_the_recorded_reason_names_the_final_cut_for_any_number_of_seats(n, k, tools):
+    problems = FakeTask(size=40).problems()
     for seats in (2, 5, 64):
-        results = run_fake(tools.trees.ffs(16, 4), engine=FakeEngine(capacity=seats), concurrency=1)
-        for result in results.values():
-            if result.stopped is not None:
-                assert result.stopped == f"first 4 finished after {result.usage.serial} tokens"
+        results = run_fake(tools.trees.ffs(n, k), problems, engine=FakeEngine(capacity=seats), concurrency=1)
+        stopped = [result for result in results.values() if result.stopped is not None]
+        assert stopped
+        for result in stopped:
+            assert result.stopped == f"first {k} finished after {result.usage.serial} tokens"
 
 
 def test_exactly_k_vote_even_when_lengths_are_equal(tools):

@@ -116,7 +116,7 @@ def test_a_prompt_that_cannot_be_encoded_fails_its_problem(tools):
             return super().encode(prompt)
 
     results = run_fake(tools.trees.majority(4), engine=Engine())
-    assert results[BAD].reason == "the prompt cannot be encoded: no chat template"
+    assert results[BAD].reason == "the prompt cannot be encoded: ValueError: no chat template"
     assert tools.outcomes(results)["failed"] == 1
 
 

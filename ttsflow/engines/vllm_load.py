@@ -137,7 +137,9 @@ def _fast_bfloat16() -> bool:
 
 def _refused(error: Exception, part: VLLM) -> ConfigError | ModelError:
     """Return what to raise when vLLM refused to load: whose setting it was, or the cause in one line."""
-    details = error.errors() if callable(getattr(error, "errors", None)) else []
+    # vLLM's settings are pydantic classes; their errors come in a list, each with its place.
+    listed = getattr(error, "errors", None)
+    details = listed() if callable(listed) else []
     for detail in details:
         field = next((str(name) for name in detail["loc"] if name in part.args), None)
         if field is not None:

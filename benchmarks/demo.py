@@ -58,7 +58,7 @@ def picture(runs: Sequence[Done], file: Path, n: int) -> None:
 def main() -> int:
     """Run the strategies one after another on one engine."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--problems", type=int, default=60)
+    parser.add_argument("--problems", type=int, default=20)
     parser.add_argument("--n", type=int, default=8, help="samples of every strategy but single")
     parser.add_argument("--folder", type=Path)
     arguments = parser.parse_args()

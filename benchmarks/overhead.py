@@ -108,10 +108,13 @@ def compare(pairs: int, problems: int) -> dict[str, Any]:
     setup = assemble(compose(overrides))
     from ttsflow.engines.vllm import VLLM
     from ttsflow.engines.vllm_live import VLLMEngine
-    from ttsflow.engines.vllm_load import load_llm
+    from ttsflow.engines.vllm_load import engine_args
 
     assert isinstance(setup.engine, VLLM)
-    llm = load_llm(setup.engine)
+    arguments = engine_args(setup.engine)
+    from vllm import LLM
+
+    llm = LLM.from_engine_args(arguments)
     engine = VLLMEngine(setup.engine, core=llm.llm_engine)
     ways: list[Callable[[], tuple[float, int]]] = [
         lambda: through_ttsflow(setup, engine),

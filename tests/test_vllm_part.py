@@ -6,10 +6,10 @@ import sys
 
 import pytest
 
-from ttsflow.engines import vllm_check
+from ttsflow.engines import demo_model, vllm_check
 from ttsflow.engines.demo_model import cache_folder, check_demo_model, demo_model_path
 from ttsflow.engines.vllm import RESERVED, VLLM
-from ttsflow.errors import ConfigError, MissingExtra
+from ttsflow.errors import ConfigError, MissingExtra, ModelError
 from ttsflow.protocols import EnginePart
 
 
@@ -144,6 +144,27 @@ def test_a_converted_demo_model_needs_no_package(monkeypatch, tmp_path):
     VLLM("demo").check()
     with pytest.raises(ConfigError, match="8192"):
         VLLM("demo", context=8193).check()
+
+
+def test_a_conversion_that_breaks_off_leaves_no_model(monkeypatch, tmp_path):
+    monkeypatch.setenv("TTSFLOW_CACHE", str(tmp_path / "new"))
+    monkeypatch.setattr(demo_model, "check_demo_model", lambda: None)
+
+    def half(folder):
+        folder.mkdir()
+        (folder / "config.json").write_text("{}")
+        raise OSError("disk full")
+
+    def whole(folder):
+        folder.mkdir()  # fails if the half one is still there
+        (folder / "config.json").write_text("{}")
+
+    monkeypatch.setattr(demo_model, "_convert", half)
+    with pytest.raises(ModelError, match="disk full"):
+        demo_model_path()
+    assert not list((tmp_path / "new").glob("*-bf16/config.json"))
+    monkeypatch.setattr(demo_model, "_convert", whole)
+    assert (demo_model_path() / "config.json").is_file()
 
 
 def test_the_cache_folder_follows_the_environment(monkeypatch, tmp_path):

@@ -127,6 +127,11 @@ def _check_engine(setup: Setup) -> None:
     capabilities = setup.engine.capabilities
     if not (capabilities.seeds and capabilities.token_prompts):
         raise ConfigError("this engine takes no seeds or no token ids, which every strategy needs.", "engine")
+    if setup.sampling.temperature > capabilities.temperature:
+        raise ConfigError(
+            f"this engine takes at most {capabilities.temperature}, got {setup.sampling.temperature}.",
+            "sampling.temperature",
+        )
     if setup.budget and not capabilities.abort:
         raise ConfigError("this engine cannot end a request, so no budget can be kept.", "budget")
     engine_check = getattr(setup.engine, "check", None)

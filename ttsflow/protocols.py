@@ -6,6 +6,7 @@ longer (an engine, a verifier) is made by ``open()``.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
@@ -75,13 +76,15 @@ class Capabilities:
 
     ``logprobs`` is the highest number of top log-probabilities per token, 0 for none; ``seeds`` whether
     a seed decides a text; ``token_prompts`` whether a prompt may be token ids, as continuing a candidate
-    needs; ``abort`` whether a running request can be ended.
+    needs; ``abort`` whether a running request can be ended; ``temperature``
+    is the highest one it takes.
     """
 
     logprobs: int = 0
     seeds: bool = True
     token_prompts: bool = True
     abort: bool = True
+    temperature: float = math.inf
 
 
 @runtime_checkable

@@ -78,7 +78,7 @@ class Sampling:
     """
 
     temperature: float = 0.8
-    top_p: float = 0.95
+    top_p: float = 1.0
     top_k: int = 0
     min_p: float = 0.0
     max_tokens: int = 512

@@ -17,7 +17,7 @@ from ttsflow.trace import JsonTrace
 
 pytestmark = pytest.mark.engine
 
-TASK = ("task.size=4", "sampling.max_tokens=40", "engine.dtype=float32")
+TASK = ("task.size=3", "sampling.max_tokens=36", "engine.dtype=float32")
 SETTINGS = {
     "single": (),
     "majority": ("strategy.n=4",),
@@ -110,11 +110,11 @@ def test_fewer_samples_are_the_first_of_more(engine, tmp_path):
         engine.reset()
         folder = tmp_path / str(n)
         folder.mkdir()
-        _, events = run(engine, setup_of("majority", f"strategy.n={n}"), folder, concurrency=1)
+        _, events = run(engine, setup_of("majority", f"strategy.n={n}", "task.size=2"), folder, concurrency=1)
         sampled.append({(e["problem"], *e["path"]): (e["seed"], e["text"]) for e in events})
     few, many = sampled
-    assert len(few) == 16
-    assert len(many) == 64
+    assert len(few) == 2 * 4
+    assert len(many) == 2 * 16
     assert {key: many[key] for key in few} == few
 
 
@@ -145,7 +145,7 @@ def test_an_engine_that_dies_midway_fails_what_is_left(engine, tmp_path, monkeyp
     summary = run_config(mapping, tmp_path / "run")
     assert summary.status == "failed"
     assert summary.error == "vLLM stopped: RuntimeError: out of luck"
-    assert summary.problems == summary.planned == 4
+    assert summary.problems == summary.planned == 3
     assert summary.failed >= 1
     lines = [json.loads(line) for line in (tmp_path / "run" / "results.jsonl").read_text().splitlines()]
     assert [line["reason"] for line in lines if line["outcome"] == "failed"].count(summary.error) >= 1

@@ -35,18 +35,18 @@ def test_ids_are_readable():
 
 def test_examples_are_the_same_for_all_and_none_of_the_problems():
     problems = Arithmetic(terms=2, size=77).problems() + Arithmetic(terms=2, size=20, seed=5).problems()
-    heads = {problem.prompt.rpartition("Question:")[0] for problem in problems}
+    heads = {problem.prompt.rpartition("Add ")[0] for problem in problems}
     assert len(heads) == 1
     for problem in problems:
-        asked = problem.prompt.rpartition("Question:")[2]
-        assert f"Question:{asked}" not in heads.copy().pop()
+        asked = problem.prompt.rpartition("Add ")[2]
+        assert f"Add {asked}" not in heads.copy().pop()
 
 
 def test_number_of_examples():
     for examples in (0, 1, 4):
         prompt = Arithmetic(examples=examples, size=1).problems()[0].prompt
         assert prompt.count("Answer:") == examples
-        assert prompt.count("Question:") == examples + 1
+        assert prompt.count("Add ") == examples + 1
 
 
 @settings(deadline=None, max_examples=50)

@@ -49,7 +49,7 @@ class VLLM:
 
     model: str
     dtype: str = "auto"
-    seats: int = 32
+    seats: int = 64
     context: int | None = None
     kv_gib: float | None = None
     block_size: int | None = None
@@ -77,8 +77,8 @@ class VLLM:
 
     @property
     def capabilities(self) -> Capabilities:
-        """What the engine will be able to do; vLLM gives 20 log-probabilities unless told otherwise."""
-        return Capabilities(logprobs=self.args.get("max_logprobs", 20))
+        """What the engine will be able to do, within the limits vLLM sets."""
+        return Capabilities(logprobs=self.args.get("max_logprobs", 20), temperature=2.0)
 
     def check(self) -> None:
         """Raise what would make ``open`` fail, as far as it shows without importing torch or vllm.

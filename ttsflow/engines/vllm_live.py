@@ -32,10 +32,11 @@ class VLLMEngine:
     """An ``Engine`` on vLLM's synchronous engine; see ``VLLM`` for the settings.
 
     Log-probabilities are those of the model's own distribution, before temperature and truncation.
-    ``dead`` is set once vLLM has failed: everything but ``close`` is then over.
+    ``dead`` is set once vLLM has failed: everything but ``close`` is then over. ``core`` is a vLLM engine
+    that is already loaded with these settings; without it one is loaded.
     """
 
-    def __init__(self, part: VLLM) -> None:
+    def __init__(self, part: VLLM, core: Any = None) -> None:
         self.capabilities = part.capabilities
         self.capacity = part.seats
         self.dead = False
@@ -43,7 +44,7 @@ class VLLMEngine:
         self._live: dict[str, EngineRequest] = {}
         self._news: list[Progress] = []
         self._arrivals = itertools.count()
-        self._core: Any = load(part)
+        self._core: Any = core if core is not None else load(part)
         self._tokenizer: Any = self._core.get_tokenizer()
         self._template = template(part.chat_template)
         self.context: int = self._core.vllm_config.model_config.max_model_len

@@ -16,11 +16,12 @@ from ttsflow.engines.vllm_check import TESTED, installed, is_local, local_folder
 from ttsflow.errors import ConfigError, ModelError, suggest
 
 if TYPE_CHECKING:
+    from vllm.engine.arg_utils import EngineArgs
     from vllm.v1.engine.llm_engine import LLMEngine
 
     from ttsflow.engines.vllm import VLLM
 
-__all__ = ["load"]
+__all__ = ["engine_args", "load"]
 
 _GIB = 1 << 30
 
@@ -42,39 +43,49 @@ _ENVIRONMENT: Mapping[str, str] = {
 
 def load(part: VLLM) -> LLMEngine:
     """Return vLLM's engine for ``part``. Raises ``ConfigError`` or ``ModelError``."""
+    arguments = engine_args(part)
+    with warnings.catch_warnings():
+        # What vLLM's and torch's own code is told to do differently is nothing the user can act on.
+        warnings.simplefilter("ignore")
+        try:
+            from vllm.v1.engine.llm_engine import LLMEngine  # noqa: PLC0415 - imported with the arguments
+
+            return LLMEngine.from_engine_args(arguments)
+        except Exception as error:
+            raise _refused(error, part) from error
+
+
+def engine_args(part: VLLM) -> EngineArgs:
+    """Return ``part`` as vLLM's own arguments, the process prepared for them; errors as in ``load``."""
     version, cpu = installed()
     if not version.startswith(tuple(f"{minor}." for minor in TESTED)):
         warnings.warn(f"ttsflow was tested with vLLM {' and '.join(TESTED)}; this is {version}", stacklevel=2)
     _prepare(cpu=cpu, offline=is_local(part.model))
     with warnings.catch_warnings():
-        # What vLLM's and torch's own code is told to do differently is nothing the user can act on.
         warnings.simplefilter("ignore")
-        return _load(part, version, cpu=cpu)
-
-
-def _load(part: VLLM, version: str, *, cpu: bool) -> LLMEngine:
-    try:
-        from vllm.engine.arg_utils import EngineArgs  # noqa: PLC0415 - seconds to import
-        from vllm.v1.engine.llm_engine import LLMEngine  # noqa: PLC0415
-    except Exception as error:
-        raise ModelError(f"vLLM {version} cannot be imported: {_one_line(error)}") from error
-
-    settings = _settings(part, cpu=cpu)
-    known = {item.name for item in dataclasses.fields(EngineArgs)}
-    for name in part.args:
-        if name not in known:
-            raise ConfigError(f"vLLM {version} has no such argument. {suggest(name, known)}", f"args.{name}")
-    try:
-        arguments = EngineArgs(**settings)
-        if cpu and "max_num_batched_tokens" not in settings:
-            context = part.context or settings.get("max_model_len")
-            if context is None:
-                context = arguments.create_model_config().max_model_len
-            # Prefills are not split on CPU, so even the longest prompt must fit beside a full batch.
-            arguments.max_num_batched_tokens = max(2048, context + part.seats)
-        return LLMEngine.from_engine_args(arguments)
-    except Exception as error:
-        raise _refused(error, part) from error
+        try:
+            from vllm.engine.arg_utils import EngineArgs  # noqa: PLC0415 - seconds to import
+            from vllm.v1.engine import llm_engine  # noqa: F401, PLC0415 - fails here rather than later
+        except Exception as error:
+            raise ModelError(f"vLLM {version} cannot be imported: {_one_line(error)}") from error
+        settings = _settings(part, cpu=cpu)
+        known = {item.name for item in dataclasses.fields(EngineArgs)}
+        for name in part.args:
+            if name not in known:
+                raise ConfigError(
+                    f"vLLM {version} has no such argument. {suggest(name, known)}", f"args.{name}"
+                )
+        try:
+            arguments = EngineArgs(**settings)
+            if cpu and "max_num_batched_tokens" not in settings:
+                context = part.context or settings.get("max_model_len")
+                if context is None:
+                    context = arguments.create_model_config().max_model_len
+                # Prefills are not split on CPU, so even the longest prompt must fit beside a full batch.
+                arguments.max_num_batched_tokens = max(2048, context + part.seats)
+        except Exception as error:
+            raise _refused(error, part) from error
+        return arguments
 
 
 def _settings(part: VLLM, *, cpu: bool) -> dict[str, Any]:

@@ -19,7 +19,7 @@ _ANSWER = re.compile(r"^[ \t]*Answer:[ \t]*(-?\d[\d,]*)[ \t]*\.?[ \t]*$", re.MUL
 
 @dataclass(frozen=True, slots=True)
 class Arithmetic:
-    """Problems such as ``3 + 4 + 5``, worked out one addition a line, then ``Answer: 12.``.
+    """Problems such as ``Add 3, 4, 5``, worked out one addition a line, then ``Answer: 12.``.
 
     ``terms`` numbers of ``digits`` digits (one digit: 1 to 9), ``size`` problems, ``examples`` worked
     examples in the prompt. A problem set is a pure function of the settings, a larger ``size`` only
@@ -46,7 +46,7 @@ class Arithmetic:
     @property
     def stop(self) -> tuple[str, ...]:
         """A full stop, which no correct line has before its end, or the gap between two problems."""
-        return (".", "\n\n", "Question:")
+        return (".", "\n\n", "Add ")
 
     @property
     def separator(self) -> str:
@@ -56,11 +56,11 @@ class Arithmetic:
     def problems(self) -> list[Problem]:
         """Return all problems."""
         examples = self._examples()
-        shots = "".join(f"Question: {_written(terms)}\n{worked(terms)}.\n\n" for terms in examples)
+        shots = "".join(f"{_asked(terms)}{worked(terms)}.\n\n" for terms in examples)
         drawn = self._drawn(random.Random(derive("arithmetic", self.seed, self.terms, self.digits)), examples)  # noqa: S311
         return [
             Problem(
-                prompt=f"{shots}Question: {_written(terms)}\n",
+                prompt=f"{shots}{_asked(terms)}",
                 id=f"arithmetic-{'+'.join(map(str, terms))}" + (f"-{turn}" if turn > 1 else ""),
                 gold=str(sum(terms)),
                 data={"terms": terms},
@@ -109,5 +109,7 @@ def worked(terms: tuple[int, ...]) -> str:
     return "\n".join([*lines, f"Answer: {total}"])
 
 
-def _written(terms: tuple[int, ...]) -> str:
-    return " + ".join(map(str, terms))
+def _asked(terms: tuple[int, ...]) -> str:
+    # Put as a list, a tiny model gets 0.53 of its samples right; put as a sum to be continued, 0.38
+    # (SmolLM2-135M-Instruct, three digits, temperature 0.8): it must not look like the first step.
+    return f"Add {', '.join(map(str, terms))}\n"

@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from common import Done, run
-from rich.console import Console
 
 from ttsflow.display import print_summaries
 from ttsflow.engines import warm
+from ttsflow.listing import wide_console
 
 STRATEGIES = {
     "single": ["strategy=single"],
@@ -64,7 +64,7 @@ def main() -> int:
     arguments = parser.parse_args()
     stamp = dt.datetime.now().astimezone().strftime("%Y-%m-%d_%H-%M-%S")
     folder = arguments.folder or Path("outputs") / f"demo-{stamp}"
-    console = Console()
+    console = wide_console()
     console.print(
         f"SmolLM2-135M-Instruct, {arguments.problems} sums of three one-digit numbers, n = {arguments.n}.\n"
         "The verifier of best_of_n and beam_search checks written additions: close to an oracle here."
@@ -73,7 +73,8 @@ def main() -> int:
     runs = []
     for label, overrides in STRATEGIES.items():
         size = [] if label == "single" else [f"strategy.n={arguments.n}"]
-        runs.append(run(label, [*overrides, *size, f"task.size={arguments.problems}"], folder))
+        flow = ["concurrency=16", f"task.size={arguments.problems}"]
+        runs.append(run(label, [*overrides, *size, *flow], folder))
         summary = runs[-1].summary
         seconds = float(summary.usage["wall_seconds"] or 0)
         console.print(f"  {label}: accuracy {summary.accuracy:.3f} in {seconds:.0f} s")

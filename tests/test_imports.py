@@ -13,7 +13,7 @@ PACKAGE = Path(ttsflow.__file__).parent
 
 #: From the bottom up: a module may import from its own line and from those above it.
 LAYERS = (
-    "errors lineage describe fingerprint metrics",
+    "errors lineage describe fingerprint metrics status",
     "types order values registry hookspecs",
     "ops",
     "protocols",

@@ -108,9 +108,8 @@ def _run(argv: Sequence[str]) -> int:
             print(f"error: {summary.error}", file=sys.stderr)
         if not args.quiet:
             from ttsflow.display import print_summaries
-            from ttsflow.listing import wide_console
 
-            print_summaries([summary], wide_console())
+            print_summaries([summary])
         print(f"results in {folder}")
         return int(summary.status == "failed")
 

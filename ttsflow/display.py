@@ -13,7 +13,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from ttsflow.driver import Status
+from ttsflow.listing import wide_console
+from ttsflow.status import Status
 from ttsflow.summary import Summary
 
 __all__ = ["Display", "print_summaries"]
@@ -78,7 +79,7 @@ class Display:
 
 def print_summaries(summaries: Iterable[Summary], console: Console | None = None) -> None:
     """Print one row per run: accuracy with its interval, tokens, time and what did not end well."""
-    console = console or Console()
+    console = console or wide_console()
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     columns = (
         "strategy",

@@ -10,7 +10,6 @@ import time
 import traceback
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from ttsflow.decoding import Decoding
@@ -22,30 +21,16 @@ from ttsflow.ops import Fork, Generate, Generated, Note, Quote, Score, Scored
 from ttsflow.protocols import Stage, Verifier
 from ttsflow.results import make_result, outcome_of
 from ttsflow.settle import Rules
+from ttsflow.status import Status
 from ttsflow.strategies.flow import run_stage
 from ttsflow.trace import NoTrace, Recorder
 from ttsflow.types import Candidate, Outcome, Problem, Result, State, Usage
 from ttsflow.verifying import Verifying
 
-__all__ = ["Driver", "Status"]
+__all__ = ["Driver"]
 
 _WAITS = object()
 """What asking returns when the reply comes later."""
-
-
-@dataclass(slots=True)
-class Status:
-    """A live view of a run, for a display; ``seconds`` on the engine's clock."""
-
-    problems: int = 0
-    done: int = 0
-    graded: int = 0
-    correct: int = 0
-    in_flight: int = 0
-    live: int = 0
-    tokens: int = 0
-    steps: int = 0
-    seconds: float = 0.0
 
 
 class Driver:

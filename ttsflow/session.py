@@ -10,11 +10,12 @@ from typing import Self
 
 from ttsflow import plugins
 from ttsflow.assemble import Setup
-from ttsflow.driver import Driver, Status
+from ttsflow.driver import Driver
 from ttsflow.engines import warm
 from ttsflow.ledger import Ledger
 from ttsflow.protocols import Engine, Verifier
 from ttsflow.settle import Rules
+from ttsflow.status import Status
 from ttsflow.trace import Recorder
 from ttsflow.types import Problem, Result
 

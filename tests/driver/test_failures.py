@@ -8,7 +8,7 @@ from ttsflow.ledger import Budget, Ledger
 from ttsflow.ops import Generate, Request, Score
 from ttsflow.settle import Rules
 from ttsflow.testing import FakeEngine, FakeTask, run_fake
-from ttsflow.testing.fake import fake_scores
+from ttsflow.testing.parts import fake_scores
 from ttsflow.types import Answer, Sampling
 from ttsflow.verifiers.batch import Batched
 

@@ -8,6 +8,7 @@ one stage with replies of your own; ``run_fake`` runs a strategy on the fakes. T
 from __future__ import annotations
 
 from ttsflow.testing.drive import drive, run_fake
-from ttsflow.testing.fake import FakeEngine, FakeEnginePart, FakeTask, FakeVerifierPart
+from ttsflow.testing.fake import FakeEngine
+from ttsflow.testing.parts import FakeEnginePart, FakeTask, FakeVerifierPart
 
 __all__ = ["FakeEngine", "FakeEnginePart", "FakeTask", "FakeVerifierPart", "drive", "run_fake"]

@@ -12,7 +12,8 @@ from ttsflow.ops import Op
 from ttsflow.protocols import Engine, Stage, Task, Verifier
 from ttsflow.settle import Rules
 from ttsflow.strategies.flow import run_stage
-from ttsflow.testing.fake import FakeEngine, FakeTask, FakeVerifierPart
+from ttsflow.testing.fake import FakeEngine
+from ttsflow.testing.parts import FakeTask, FakeVerifierPart
 from ttsflow.trace import Recorder
 from ttsflow.types import Problem, Result, Sampling, State
 

@@ -1,4 +1,4 @@
-"""An engine, a verifier and a task that need no model.
+"""An engine that needs no model.
 
 The fake engine's next token is a pure function of prefix and seed, so that anything that claims not to
 change an answer (another order, more seats, an abort, a preemption) can be held to it exactly.
@@ -9,16 +9,13 @@ from __future__ import annotations
 import random
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 
-from ttsflow.errors import ConfigError, EngineDead
-from ttsflow.lineage import derive
+from ttsflow.errors import EngineDead
 from ttsflow.ops import EngineRequest, Progress
-from ttsflow.protocols import Capabilities, Verifier
-from ttsflow.types import Answer, Candidate, Problem, Prompt, Tokens
-from ttsflow.verifiers.batch import Batched
+from ttsflow.protocols import Capabilities
+from ttsflow.types import Prompt, Tokens
 
-__all__ = ["FakeEngine", "FakeEnginePart", "FakeTask", "FakeVerifierPart"]
+__all__ = ["FakeEngine"]
 
 _MASK = (1 << 64) - 1
 _PRIME = 0x100000001B3
@@ -210,82 +207,3 @@ class FakeEngine:
         if not request.logprobs:
             return ()
         return tuple({token + rank: -0.5 - rank for rank in range(request.logprobs)} for token in tokens)
-
-
-@dataclass(frozen=True, slots=True)
-class FakeEnginePart:
-    """Settings of the fake engine: seats, context in tokens, and how it schedules."""
-
-    capacity: int = 16
-    context: int = 4096
-    logprobs: int = 20
-    preempt: float = 0.0
-    schedule_seed: int = 0
-    dies_after: int | None = None
-
-    def __post_init__(self) -> None:
-        for name in ("capacity", "context"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"must be at least 1, got {getattr(self, name)}.", name)
-
-    @property
-    def capabilities(self) -> Capabilities:
-        """All of them, log-probabilities as set."""
-        return Capabilities(logprobs=self.logprobs)
-
-    def open(self) -> FakeEngine:
-        """Return a new engine."""
-        return FakeEngine(
-            capacity=self.capacity,
-            context=self.context,
-            logprobs=self.logprobs,
-            preempt=self.preempt,
-            schedule_seed=self.schedule_seed,
-            dies_after=self.dies_after,
-        )
-
-
-def fake_scores(batch: Sequence[tuple[Problem, Candidate]]) -> list[list[float | None]]:
-    """Score every non-empty line by a hash of it and all lines before, in [0, 1)."""
-    scored: list[list[float | None]] = []
-    for _, candidate in batch:
-        lines = [line for line in candidate.text.split("\n") if line.strip()]
-        scored.append([derive(*lines[: i + 1]) / 2**63 for i in range(len(lines))])
-    return scored
-
-
-@dataclass(frozen=True, slots=True)
-class FakeVerifierPart:
-    """Scores lines by a hash: arbitrary, but a pure function of the text."""
-
-    def open(self) -> Verifier:
-        """Return the working verifier."""
-        return Batched(fake_scores)
-
-
-@dataclass(frozen=True, slots=True)
-class FakeTask:
-    """Numbered questions whose answer is the digit after "Answer: "; every second gold is 2."""
-
-    size: int = 8
-    stop: tuple[str, ...] = ()
-    separator: str = "\n"
-    start: int = 0
-    extra: Mapping[str, str] = field(default_factory=dict)
-
-    def problems(self) -> list[Problem]:
-        """Return the questions."""
-        return [
-            Problem(f"Question {i}\n", id=f"fake-{i}", gold="2" if i % 2 else "1", data=self.extra)
-            for i in range(self.start, self.start + self.size)
-        ]
-
-    def answer(self, text: str, problem: Problem) -> Answer | None:
-        """Return the digit, None where there is none."""
-        del problem
-        _, found, digit = text.rpartition("Answer: ")
-        return Answer(digit[:1], digit[:1]) if found and digit[:1].isdigit() else None
-
-    def correct(self, answer: Answer | None, problem: Problem) -> bool | None:
-        """Compare with the gold digit."""
-        return None if problem.gold is None else answer is not None and answer.key == problem.gold

@@ -35,20 +35,23 @@ def picture(runs: Sequence[Done], file: Path, n: int) -> None:
     from matplotlib import pyplot as plt
 
     figure, axes = plt.subplots(figsize=(7.5, 4.8), layout="constrained")
-    for done in runs:
+    longest = 0.0
+    for done, marker in zip(runs, "osD^v", strict=True):
         summary = done.summary
         if summary.accuracy is None or summary.accuracy_ci95 is None:
             continue
         tokens = float(summary.usage["decoded_tokens"] or 0) / summary.problems
         low, high = summary.accuracy_ci95
         spread = [[summary.accuracy - low], [high - summary.accuracy]]
-        axes.errorbar(tokens, summary.accuracy, yerr=spread, fmt="o", capsize=4, markersize=8)
-        axes.annotate(summary.strategy, (tokens, summary.accuracy), xytext=(8, 6), textcoords="offset points")
-    axes.set_xlabel("decoded tokens per problem (every token, also of aborted and pruned candidates)")
+        label = f"{summary.strategy}  {summary.accuracy:.2f}"
+        style = {"fmt": marker, "capsize": 4, "markersize": 8, "alpha": 0.85}
+        axes.errorbar(tokens, summary.accuracy, yerr=spread, label=label, **style)
+        longest = max(longest, tokens)
+    axes.set_xlabel("decoded tokens per problem, pruned and aborted ones included")
     axes.set_ylabel("accuracy, with 95 % interval")
     axes.set_ylim(0, 1.02)
-    axes.set_xlim(left=0)
-    axes.margins(x=0.2)
+    axes.set_xlim(0, longest * 1.1)
+    figure.legend(loc="outside right upper", frameon=False, title="accuracy")
     axes.set_title(f"SmolLM2-135M on sums of three digits, n = {n}", loc="left", fontsize=11)
     axes.grid(alpha=0.3)
     file.parent.mkdir(parents=True, exist_ok=True)

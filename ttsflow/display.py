@@ -33,7 +33,6 @@ class Display:
         console = Console(file=sys.stderr)
         self._show = show and console.is_terminal
         self._next = 0.0
-        self._window: tuple[float, int] = (0.0, 0)
         self._progress = Progress(
             SpinnerColumn(),
             TextColumn("{task.description}"),
@@ -69,9 +68,8 @@ class Display:
         if not self._show or now < self._next:
             return
         self._next = now + _INTERVAL
-        since, tokens = self._window
-        rate = (status.tokens - tokens) / (now - since) if since else 0.0
-        self._window = (now, status.tokens)
+        # Over the whole run: requests that no watch hears report their tokens only when they end.
+        rate = status.tokens / status.seconds if status.seconds else 0.0
         accuracy = f"{status.correct / status.graded:.1%}" if status.graded else "-"
         news = f"{rate:.0f} tokens/s  accuracy {accuracy}  batch {status.live}"
         self._progress.update(self._row, completed=status.done, news=news)

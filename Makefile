@@ -8,7 +8,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+# Compiling every file of torch and vLLM takes a minute; Python compiles the few that are used by itself.
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
 GPU := $(shell nvidia-smi >/dev/null 2>&1 && echo yes)
 ENGINE_TESTS := $(if $(GPU),engine or gpu,engine)
 

@@ -13,8 +13,8 @@ PACKAGE = Path(ttsflow.__file__).parent
 
 #: From the bottom up: a module may import from its own line and from those above it.
 LAYERS = (
-    "errors lineage describe fingerprint metrics status",
-    "types order values registry hookspecs",
+    "errors lineage describe fingerprint metrics status interrupt",
+    "types order values registry hookspecs replace",
     "ops",
     "protocols",
     "strategies verifiers tasks costs engines parts",
@@ -33,7 +33,7 @@ RANK = {name: rank for rank, line in enumerate(LAYERS) for name in line.split()}
 #: Where a heavy or a framework package may be imported.
 HOMES = {
     "hydra": {"config", "loading", "translate", "sweep", "cli"},
-    "omegaconf": {"config", "loading", "translate", "sweep", "cli"},
+    "omegaconf": {"config", "loading", "replace", "translate", "sweep", "cli"},
     "pluggy": {"hookspecs", "plugins"},
     "torch": {"engines"},
     "vllm": {"engines"},

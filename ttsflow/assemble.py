@@ -117,8 +117,12 @@ def check(setup: Setup) -> None:
     """Refuse what each part alone cannot see: a strategy without what it needs."""
     setup.budget.check(setup.costs)
     _check_engine(setup)
-    for path, part in walk(setup.strategy, "strategy"):
+    parts = list(walk(setup.strategy, "strategy"))
+    given = {what for _, part in parts for what in getattr(part, "gives", ())}
+    for path, part in parts:
         _check_needs(setup, path, part)
+        if "scores" in getattr(part, "needs", ()) and "scores" not in given:
+            raise ConfigError("this needs scores, but no stage of the strategy verifies; add `verify`.", path)
         if getattr(part, "unit", None) == "step":
             _check_border(setup, path, part)
 

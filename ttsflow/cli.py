@@ -12,11 +12,11 @@ import argparse
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, NoReturn
 
+from ttsflow import interrupt
 from ttsflow.errors import ConfigError, TtsflowError, suggest
 
 __all__ = ["main"]
@@ -31,10 +31,6 @@ class _Parser(argparse.ArgumentParser):
         """Print the message and exit with code 2."""
         hint = " Settings are written key=value, without dashes." if "unrecognized" in message else ""
         self.exit(2, f"error: {message}.{hint} See `{self.prog} --help`.\n")
-
-
-class _Terminated(KeyboardInterrupt):
-    """SIGTERM, which ends a run as Ctrl-C does: with what is finished written to disk."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -57,19 +53,27 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.error(f"there is no command '{args.command}'. {suggest(args.command, COMMANDS)[:-1]}")
     try:
         return COMMANDS[args.command](args.rest)
-    except TtsflowError as error:
+    except (KeyboardInterrupt, Exception) as error:  # noqa: BLE001 - an interrupt may wear any coat
+        number = interrupt.received() or (signal.SIGINT if isinstance(error, KeyboardInterrupt) else None)
+        if number is not None:
+            print("interrupted" if number == signal.SIGINT else "terminated", file=sys.stderr)
+            return 128 + number
+        return _failed(error)
+
+
+def _failed(error: BaseException) -> int:
+    """Say what went wrong and return the exit code; what nobody expected is raised on."""
+    if isinstance(error, TtsflowError):
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code
-    except _Terminated:
-        print("terminated", file=sys.stderr)
-        return 128 + signal.SIGTERM
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        return 128 + signal.SIGINT
-    except BrokenPipeError:
+    if isinstance(error, RecursionError):
+        print("error: the config is nested too deeply, or a file of it includes itself.", file=sys.stderr)
+        return 2
+    if isinstance(error, BrokenPipeError):
         # The reader (`| head`) has seen enough; keep Python from complaining when it flushes.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE
+    raise error
 
 
 def _version() -> str:
@@ -92,7 +96,7 @@ def _run(argv: Sequence[str]) -> int:
     args = _parse(parser, argv)
     _check_folder(args.overrides, multirun=args.multirun)
     _warn()
-    with _terminable():
+    with interrupt.handled():
         if args.multirun:
             from ttsflow.sweep import sweep
 
@@ -183,25 +187,6 @@ def _warn() -> None:
 
     for problem in problems():
         print(f"warning: {problem}", file=sys.stderr)
-
-
-@contextmanager
-def _terminable() -> Iterator[None]:
-    """Let SIGTERM end a run as Ctrl-C does."""
-
-    def stop(number: int, frame: object) -> None:
-        del number, frame
-        raise _Terminated
-
-    try:
-        before = signal.signal(signal.SIGTERM, stop)
-    except ValueError:  # only the main thread may set handlers
-        yield
-        return
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 if __name__ == "__main__":

@@ -14,16 +14,18 @@ from typing import Any, NamedTuple
 
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 
 from ttsflow import plugins
 from ttsflow.errors import ConfigError, suggest
 from ttsflow.loading import OWN_CONFIGS, Loader, session
 from ttsflow.mount import check_removed, expand, references, split
 from ttsflow.registry import Registry, config_folder
+from ttsflow.replace import merged
 from ttsflow.translate import translated
 from ttsflow.values import show
 
-__all__ = ["VARIABLES", "Composed", "compose", "compose_run", "strategy", "to_yaml"]
+__all__ = ["VARIABLES", "Composed", "compose", "compose_run", "strategy", "strategy_of", "to_yaml"]
 
 #: Where the resolved config keeps the strategy's variables, such as `n`; nothing is built from them.
 VARIABLES = "variables"
@@ -56,13 +58,10 @@ def compose_run(overrides: Sequence[str] = (), config_dir: str | None = None) ->
             raw = _raw(config)
             chosen = dict(config.hydra.runtime.choices)
         _check_root(raw)
-        referenced = references(raw["strategy"], raw)
-        try:
-            split(raw["strategy"], referenced, registry, "strategy")
-        except ConfigError:
-            # An override may have replaced the one place that referred to a variable.
-            referenced |= _in_files(loader, overrides)
-            split(raw["strategy"], referenced, registry, "strategy")
+        # A later file or an override may have replaced the one place that referred to a variable.
+        known = loader.referenced & set(raw["strategy"] if isinstance(raw["strategy"], Mapping) else ())
+        referenced = references(raw["strategy"], raw) | known
+        split(raw["strategy"], referenced, registry, "strategy")
         with translated(registry, loader):
             plain = {key: _resolved(config[key]) for key in raw}
         own, variables = split(plain["strategy"], referenced, registry, "strategy")
@@ -72,13 +71,6 @@ def compose_run(overrides: Sequence[str] = (), config_dir: str | None = None) ->
     mapping["verifier"] = mapping["verifier"] or None
     mapping["choices"] = {key: str(chosen[key]) for key in _root_keys() if chosen.get(key)}
     return Composed(mapping, folder)
-
-
-def _in_files(loader: Loader, overrides: Sequence[str]) -> set[str]:
-    """Return the variables that the chosen files refer to, before any setting is overridden."""
-    choices = [line for line in overrides if "." not in line.partition("=")[0]]
-    raw = _raw(loader.load_configuration("config", choices, RunMode.RUN))
-    return references(raw["strategy"], raw)
 
 
 def strategy(
@@ -93,6 +85,27 @@ def strategy(
     mapping = {"use": "strategy", "name": name, **(overrides or {})}
     with session(registry, config_dir) as loader:
         result: dict[str, Any] = expand(mapping, _Alone(loader, registry), registry, "strategy")
+    return result
+
+
+def strategy_of(mapping: Mapping[str, Any], config_dir: str | None = None) -> dict[str, Any]:
+    """Return a strategy given as a mapping, ready to build: variables and mounted strategies as in YAML.
+
+    Errors as in ``compose``.
+    """
+    registry = plugins.load()
+    with session(registry, config_dir) as loader:
+        try:
+            config = OmegaConf.create({"strategy": dict(mapping)})
+        except OmegaConfBaseException as error:
+            raise ConfigError(str(error).splitlines()[0], "strategy") from error
+        raw = _raw(config)["strategy"]
+        referenced = references(raw)
+        split(raw, referenced, registry, "strategy")
+        with translated(registry, loader):
+            plain = _resolved(config.strategy)
+        own, _ = split(plain, referenced, registry, "strategy")
+        result: dict[str, Any] = expand(own, _Alone(loader, registry), registry, "strategy")
     return result
 
 
@@ -118,9 +131,10 @@ class _Alone:
                 before = _raw(config)["strategy"]
                 check_removed(before, overrides, "")
                 OmegaConf.set_struct(config, value=False)
-                config.strategy = OmegaConf.merge(config.strategy, dict(overrides))
+                config.strategy = merged(config.strategy, dict(overrides))
                 raw = _raw(config)["strategy"]
-            referenced = references(raw) | references(before)
+            known = self.loader.referenced & set(raw if isinstance(raw, Mapping) else ())
+            referenced = references(raw) | references(before) | known
             split(raw, referenced, self.registry, "")
             with translated(self.registry, self.loader):
                 plain = _resolved(config.strategy)

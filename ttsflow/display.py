@@ -17,7 +17,7 @@ from ttsflow.listing import wide_console
 from ttsflow.status import Status
 from ttsflow.summary import Summary
 
-__all__ = ["Display", "print_summaries"]
+__all__ = ["Display", "print_summaries", "remarks"]
 
 _INTERVAL = 0.2
 """Seconds between two updates of the display; an engine step may be far shorter."""
@@ -78,6 +78,7 @@ class Display:
 def print_summaries(summaries: Iterable[Summary], console: Console | None = None) -> None:
     """Print one row per run: accuracy with its interval, tokens, time and what did not end well."""
     console = console or wide_console()
+    summaries = list(summaries)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     columns = (
         "strategy",
@@ -95,6 +96,28 @@ def print_summaries(summaries: Iterable[Summary], console: Console | None = None
     for summary in summaries:
         table.add_row(*_row(summary))
     console.print(table)
+    for summary in summaries:
+        for line in remarks(summary):
+            console.print(line, highlight=False, markup=False)
+
+
+def remarks(summary: Summary) -> list[str]:
+    """Return what a reader must know besides the figures: what did not end in an answer, and why."""
+    counts = {
+        "failed": summary.failed,
+        "deferred": summary.deferred,
+        "truncated": summary.truncated,
+        "abstained": summary.abstained,
+        "ungraded": summary.ungraded,
+    }
+    lines = []
+    if any(counts.values()):
+        named = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
+        lines.append(f"{summary.strategy}: of {summary.problems} problems {named}; reasons in results.jsonl")
+    lines += [f"{summary.strategy}: {count} x {why}" for why, count in summary.stopped.items()]
+    if summary.truncation_rate > 0.05:
+        lines.append(f"{summary.strategy}: {summary.truncation_rate:.0%} of the samples were cut by a limit")
+    return lines
 
 
 def _row(summary: Summary) -> list[str]:

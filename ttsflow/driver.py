@@ -24,10 +24,16 @@ from ttsflow.settle import Rules
 from ttsflow.status import Status
 from ttsflow.strategies.flow import run_stage
 from ttsflow.trace import NoTrace, Recorder
-from ttsflow.types import Candidate, Outcome, Problem, Result, State, Usage
+from ttsflow.types import Answer, Candidate, Outcome, Problem, Result, State, Usage
 from ttsflow.verifying import Verifying
 
-__all__ = ["Driver"]
+__all__ = ["CORE_EVENTS", "Driver"]
+
+#: Events of the trace that only the driver writes.
+CORE_EVENTS = frozenset({"start", "candidate", "score", "watch", "stop", "failed", "result"})
+
+MOST_REPLIES = 100_000
+"""Notes and quotes in a row, without a token decoded or a score asked for, that no sane stage needs."""
 
 _WAITS = object()
 """What asking returns when the reply comes later."""
@@ -170,23 +176,26 @@ class Driver:
     def _advance(self, frame: Frame, reply: Any) -> None:
         """Resume a stage until it has to wait, returns or breaks."""
         try:
-            while reply is not _WAITS:
+            for _ in range(MOST_REPLIES):
                 reply = self._ask(frame, frame.steps.send(reply))
+                if reply is _WAITS:
+                    return
         except StopIteration as end:
-            state = end.value
+            self._returned(frame, end.value)
         except ConfigError:
             raise
-        except Exception as error:  # noqa: BLE001 - a stage that breaks fails its problem, not the run
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - a broken stage fails its problem alone
             self._fail(frame.case, f"{type(error).__name__}: {error}", traceback.format_exc())
-            return
         else:
-            return
-        self._returned(frame, state)
+            self._fail(frame.case, f"a stage asked {MOST_REPLIES:,} times without waiting for anything")
 
     def _ask(self, frame: Frame, op: Any) -> Any:
         """Carry out an operation; return its reply, or ``_WAITS`` when that comes later."""
         case = frame.case
         if isinstance(op, Note):
+            if op.kind in CORE_EVENTS:
+                msg = f"a stage cannot write the event '{op.kind}', which the driver writes."
+                raise ValueError(msg)
             self.trace.event(op.kind, case.problem.id, op.data)
             return None
         now = self.engine.now()
@@ -235,8 +244,8 @@ class Driver:
     # --- ends -------------------------------------------------------------------------------------
 
     def _finish(self, case: Case, state: State) -> None:
-        if not all(isinstance(candidate, Candidate) for candidate in state.pool):
-            self._fail(case, "the strategy left something in its pool that is no candidate.")
+        if not _is_sound(state):
+            self._fail(case, "the strategy left a state whose pool, answer or reason is not one.")
             return
         outcome, correct, reason = outcome_of(state), None, None
         try:
@@ -298,3 +307,13 @@ class Driver:
             },
         )
         self.trace.flush()
+
+
+def _is_sound(state: State) -> bool:
+    """Return whether what a strategy returned can be made a result of."""
+    return (
+        isinstance(state.pool, tuple)
+        and all(isinstance(candidate, Candidate) for candidate in state.pool)
+        and isinstance(state.answer, Answer | None)
+        and isinstance(state.stopped, str | None)
+    )

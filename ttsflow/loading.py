@@ -27,7 +27,9 @@ from hydra.version import VersionBase, setbase
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from ttsflow.errors import ConfigError
+from ttsflow.mount import references
 from ttsflow.registry import MOUNT, Registry, config_folder, config_options
+from ttsflow.replace import mark_replaced, remove_gone
 
 __all__ = ["OWN_CONFIGS", "Loader", "session"]
 
@@ -49,7 +51,16 @@ OmegaConf.register_new_resolver("ttsflow.unique", lambda: token_hex(3), use_cach
 
 
 class Loader(ConfigLoaderImpl):
-    """Composes configs. Settings of parts need no ``+``; what does not exist is refused by ``build``."""
+    """Composes configs. Settings of parts need no ``+``; what does not exist is refused by ``build``.
+
+    ``referenced`` collects the variables that any strategy file read so far refers to.
+    """
+
+    def __init__(self, search_path: ConfigSearchPath) -> None:
+        super().__init__(search_path)
+        self.referenced: set[str] = set()
+        self._so_far = OmegaConf.create()
+        self._overrides: list[Any] = []
 
     def load_configuration(
         self,
@@ -70,6 +81,13 @@ class Loader(ConfigLoaderImpl):
         applied = (
             own if run_mode == RunMode.MULTIRUN else own + [_OPEN.sub(r"++\g<0>", line) for line in task]
         )
+        self._overrides = [one for one in parsed if not one.is_hydra_override()]
+        for one in self._overrides:
+            if one.key_or_group in GROUPS and isinstance(one.value(), list):
+                raise ConfigError(
+                    f"one name is wanted, got {one.value()}; a sweep (-m) over several is written a,b.",
+                    one.key_or_group,
+                )
         config = super().load_configuration(
             config_name, applied, run_mode, from_shell, validate_sweep_overrides
         )
@@ -80,6 +98,36 @@ class Loader(ConfigLoaderImpl):
             name = job["override_dirname"].replace("++", "").replace("/", "-")
             config.hydra.job.override_dirname = name[:120]
         return config
+
+    def _compose_config_from_defaults_list(self, defaults: list[Any], repo: Any) -> DictConfig:
+        """Merge the files; a part that another file replaces with a different `use` loses its settings."""
+        self._so_far = OmegaConf.create()
+        config = super()._compose_config_from_defaults_list(defaults, repo)
+        remove_gone(config)
+        self._make_room(config)
+        return config
+
+    def _load_single_config(self, default: Any, repo: Any) -> Any:
+        loaded = super()._load_single_config(default, repo)
+        mark_replaced(self._so_far, loaded.config)
+        self._so_far.merge_with(loaded.config)
+        raw: Any = OmegaConf.to_container(loaded.config, resolve=False)
+        if isinstance(raw, dict) and "strategy" in raw:
+            self.referenced |= references(raw["strategy"], raw)
+        return loaded
+
+    def _make_room(self, config: DictConfig) -> None:
+        """Where an override changes a part's `use`, remove the settings that no override gives."""
+        given = [one.key_or_group for one in self._overrides]
+        for one in self._overrides:
+            key, value = one.key_or_group, None if one.is_sweep_override() else one.value()
+            new = value.get("use") if isinstance(value, dict) else value if key.endswith(".use") else None
+            place = key.removesuffix(".use")
+            node = OmegaConf.select(config, place, throw_on_missing=False) if new and "." in place else None
+            if isinstance(node, DictConfig) and node.get("use") not in (None, new):
+                with open_dict(node):
+                    for name in [str(name) for name in node if f"{place}.{name!s}" not in given]:
+                        del node[name]
 
     def load_sweep_config(self, master_config: DictConfig, sweep_overrides: list[str]) -> DictConfig:
         """Compose one job of a sweep; one that cannot be composed must not end the others.

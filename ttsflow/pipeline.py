@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from ttsflow.assemble import Setup, assemble
-from ttsflow.errors import ConfigError
+from ttsflow.errors import ConfigError, EngineDead
 from ttsflow.protocols import Task
 from ttsflow.session import Session, versions
 from ttsflow.summary import Summary, summarize
@@ -31,11 +32,12 @@ class Run:
 class Pipeline:
     """A strategy bound to a model; the same parts, the same results as ``ttsflow run``.
 
-    ``strategy`` is the name of a strategy or its mapping, and ``settings`` are its own, such as
-    ``n=16``. ``model`` is a folder, a hub id or "demo"; ``engine`` is a mapping with further engine
-    settings, or with ``use`` another engine. ``verifier`` is a name or a mapping. ``kind`` says what
-    an answer is: number, math, choice or text; ``chat`` whether a question is put as a chat message
-    or continued as raw text. ``sampling`` and ``budget`` are mappings as in the config.
+    ``strategy`` is the name of a strategy, with ``settings`` of its own such as ``n=16``, or a mapping as
+    in a strategy file; ``config_dir`` is a folder with config groups of your own. ``model`` is a folder, a
+    hub id or "demo"; ``engine`` holds further engine settings, or names another engine. ``verifier`` is a
+    name or a mapping. ``kind`` says what an answer is: number, math, choice or text; ``chat`` whether a
+    question is put as a chat message or continued as raw text. A ``task`` replaces both and brings its
+    own problems. ``sampling`` and ``budget`` are mappings as in the config.
 
     Raises ``ConfigError``, ``MissingExtra`` and ``PluginError`` at once; the model is loaded by the
     first question and stays loaded for other pipelines of the same engine settings.
@@ -46,83 +48,64 @@ class Pipeline:
         strategy: str | Mapping[str, Any],
         *,
         model: str | None = None,
-        engine: Mapping[str, Any] | None = None,
+        engine: str | Mapping[str, Any] | None = None,
         verifier: str | Mapping[str, Any] | None = None,
-        task: Mapping[str, Any] | None = None,
+        task: str | Mapping[str, Any] | None = None,
         kind: Kind = "number",
         chat: bool = True,
         sampling: Mapping[str, Any] | None = None,
         budget: Mapping[str, Any] | None = None,
         seed: int = 0,
         concurrency: int = 8,
+        config_dir: str | None = None,
         **settings: Any,
     ) -> None:
-        name = strategy if isinstance(strategy, str) else ""
-        for reserved in {"use", "name"} & set(settings):
-            raise ConfigError(
-                f"a strategy has no setting '{reserved}'; name it by the first argument.", reserved
-            )
-        if not name and settings:
-            raise ConfigError(
-                "settings can be given to a strategy by name; put them into the mapping.",
-                next(iter(settings)),
-            )
-        self._mapping: dict[str, Any] = {
-            "strategy": _by_name(name, settings) if name else strategy,
-            "engine": _engine(model, engine),
-            "task": task or {"use": "plain", "kind": kind, "chat": chat},
-            "verifier": {"use": verifier} if isinstance(verifier, str) else verifier,
-            "sampling": dict(sampling or {}),
-            "budget": dict(budget or {}),
+        own_task = _part(task, "task")
+        self._plain = None if own_task else Plain(kind=kind, chat=chat)
+        mapping: dict[str, Any] = {
+            "strategy": _strategy(strategy, settings, config_dir),
+            "engine": _engine(model, _part(engine, "engine")),
+            "task": own_task,
+            "verifier": _part(verifier, "verifier"),
+            "sampling": _mapping(sampling, "sampling"),
+            "budget": _mapping(budget, "budget"),
             "seed": seed,
             "concurrency": concurrency,
-            "choices": {"strategy": name} if name else {},
+            "choices": {"strategy": strategy} if isinstance(strategy, str) else {},
         }
-        self._plain = None if task else Plain(kind=kind, chat=chat)
-        self.setup: Setup = assemble(self._mapping, self._plain)
+        self.setup: Setup = assemble(mapping, self._plain)
 
     def answer(self, question: str | Mapping[str, Any] | Problem) -> Result:
         """Answer one question; ``result.answer`` is the answer, ``result.text`` where it was taken from.
 
         Raises ``ModelError`` and ``EngineDead`` when the engine cannot work.
         """
-        return self.run([question]).results[0]
+        run = self.run([question])
+        if run.summary.error is not None:
+            raise EngineDead(run.summary.error)
+        return run.results[0]
 
     def run(
         self,
         problems: Iterable[str | Mapping[str, Any] | Problem] | None = None,
         *,
-        trace: Path | None = None,
+        trace: str | Path | None = None,
     ) -> Run:
         """Run all problems: texts, mappings with prompt, gold and id, or ``Problem``; default: the task's.
 
-        ``trace`` is a file that events are appended to. Raises ``ModelError`` and ``EngineDead``.
+        ``trace`` is a file that events are appended to. Raises ``ModelError``. When the engine dies
+        midway, the problems left are failed with the reason, which is also ``summary.error``.
         """
-        task: Task = self.setup.task
-        if problems is None and self._plain is not None:
-            raise ConfigError("give run() problems, or the pipeline a task of its own.", "problems")
-        if problems is not None:
-            asked = (
-                Plain(tuple(problems), kind=self._plain.kind, chat=self._plain.chat) if self._plain else None
-            )
-            if asked is None:
-                raise ConfigError(
-                    "this pipeline has a task of its own; call run() without problems.", "problems"
-                )
-            task = asked
-        todo = list(task.problems())[: self.setup.limit]
-        setup = replace(self.setup, task=task)
-        recorder = JsonTrace(trace) if trace is not None else None
+        setup = replace(self.setup, task=self._task(problems))
+        todo = list(setup.task.problems())[: setup.limit]
         name, found = setup.fingerprint, versions()
-        with Session(setup) as session:
-            try:
-                done = [
-                    replace(result, fingerprint=name, versions=found)
-                    for result in session.run(todo, trace=recorder)
-                ]
-            finally:
-                if recorder is not None:
-                    recorder.close()
+        with ExitStack() as stack:
+            recorder = stack.enter_context(closing(JsonTrace(Path(trace)))) if trace is not None else None
+            session = stack.enter_context(Session(setup))
+            done = [
+                replace(result, fingerprint=name, versions=found)
+                for result in session.run(todo, trace=recorder)
+            ]
         place = {problem.id: index for index, problem in enumerate(todo)}
         done.sort(key=lambda result: place[result.id])
         summary = summarize(
@@ -138,11 +121,49 @@ class Pipeline:
         )
         return Run(tuple(done), summary)
 
+    def _task(self, problems: Iterable[Any] | None) -> Task:
+        if self._plain is None:
+            if problems is not None:
+                raise ConfigError("this pipeline has a task of its own; call run() without any.", "problems")
+            return self.setup.task
+        if problems is None:
+            raise ConfigError("give run() problems, or the pipeline a task of its own.", "problems")
+        if isinstance(problems, str | Mapping | Problem):
+            raise ConfigError("is one problem; give a list of problems, or call answer().", "problems")
+        items = tuple(problems)
+        for place, item in enumerate(items):
+            if not isinstance(item, str | Mapping | Problem):
+                raise ConfigError(
+                    f"a text, a mapping or a Problem is wanted, got {item!r}.", f"problems.{place}"
+                )
+        return replace(self._plain, items=items)
 
-def _by_name(name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
-    from ttsflow.config import strategy  # noqa: PLC0415 - only strategies by name need Hydra
 
-    return strategy(name, settings)
+def _strategy(
+    strategy: str | Mapping[str, Any], settings: Mapping[str, Any], config_dir: str | None
+) -> dict[str, Any]:
+    for reserved in {"use", "name"} & set(settings):
+        raise ConfigError(f"a strategy has no setting '{reserved}'; name it by the first argument.", reserved)
+    from ttsflow import config  # noqa: PLC0415 - Hydra is loaded for whoever makes a pipeline
+
+    if isinstance(strategy, str):
+        return config.strategy(strategy, settings, config_dir)
+    if not isinstance(strategy, Mapping):
+        raise ConfigError(f"a strategy is a name or a mapping, got {strategy!r}.", "strategy")
+    return config.strategy_of({**strategy, **settings}, config_dir)
+
+
+def _mapping(value: Any, name: str) -> dict[str, Any]:
+    if value is not None and not isinstance(value, Mapping):
+        raise ConfigError(f"a mapping of settings is wanted, got {value!r}.", name)
+    return dict(value or {})
+
+
+def _part(value: Any, name: str) -> dict[str, Any] | None:
+    """Return a part's mapping; a bare name is a part without settings."""
+    if value is None:
+        return None
+    return {"use": value} if isinstance(value, str) else _mapping(value, name)
 
 
 def _engine(model: str | None, engine: Mapping[str, Any] | None) -> dict[str, Any]:

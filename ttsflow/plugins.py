@@ -82,7 +82,7 @@ def _register(entry: EntryPoint, offered: Registration) -> None:
     manager.hook.ttsflow_register(registry=offered)
 
 
-def _explain(error: Exception, provider: str, entry: EntryPoint) -> PluginError:
+def _explain(error: BaseException, provider: str, entry: EntryPoint) -> PluginError:
     cause = str(error) if isinstance(error, PluginError) else f"{type(error).__name__}: {error}"
     return PluginError(f"plugin '{entry.name}' of {provider} ({entry.value}) is broken: {cause}")
 
@@ -97,7 +97,7 @@ def _take(registry: Registry, entry: EntryPoint) -> Plugin:
         # A dry run finds bad kinds, targets and packages before any of it counts.
         trial = Registry()
         _add(trial, offered, provider)
-    except Exception as caught:  # noqa: BLE001 - a plugin may fail in any way, and none may stop ttsflow
+    except (Exception, SystemExit) as caught:  # noqa: BLE001 - a plugin may fail in any way
         error = _explain(caught, provider, entry)
         registry.broken[provider] = registry.broken[entry.name] = error
         for kind, name, _ in offered.parts:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import traceback
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -18,10 +18,12 @@ from typing import Any
 
 import yaml
 
+from ttsflow import interrupt
 from ttsflow.assemble import Setup, assemble
 from ttsflow.display import Display
 from ttsflow.errors import ConfigError, TtsflowError
 from ttsflow.session import Session, versions
+from ttsflow.status import Status
 from ttsflow.summary import Summary, summarize
 from ttsflow.trace import JsonTrace, NoTrace, result_record
 from ttsflow.types import Problem, Result
@@ -38,7 +40,7 @@ def run_config(mapping: Mapping[str, Any], folder: Path, *, show: bool = False) 
     """
     setup = assemble(mapping)
     problems = _problems(setup)
-    if (folder / "results.jsonl").exists():
+    if _holds_a_run(folder):
         raise ConfigError(
             f"the folder {folder} already holds a run, and nothing is overwritten; choose another one with "
             "hydra.run.dir, or hydra.sweep.dir for a sweep."
@@ -55,7 +57,7 @@ def run_config(mapping: Mapping[str, Any], folder: Path, *, show: bool = False) 
         try:
             with session:
                 display.loaded()
-                for result in session.run(problems, trace=trace, on_step=display.step):
+                for result in session.run(problems, trace=trace, on_step=watched(display.step)):
                     done = replace(result, fingerprint=job.fingerprint, versions=job.versions)
                     results.write(json.dumps(result_record(done), ensure_ascii=False) + "\n")
                     results.flush()
@@ -63,15 +65,50 @@ def run_config(mapping: Mapping[str, Any], folder: Path, *, show: bool = False) 
         except ConfigError:
             job.end("failed", session.wall_seconds, error=traceback.format_exc(limit=0))
             raise
-        except Exception as error:  # noqa: BLE001 - the summary is the record of whatever went wrong
+        except Exception as error:
+            if interrupt.received():
+                job.end("partial", session.wall_seconds, error="interrupted")
+                raise interrupt.Interrupted from error
             text = str(error) if isinstance(error, TtsflowError) else f"{type(error).__name__}: {error}"
             return job.end("failed", session.wall_seconds, error=text, details=traceback.format_exc())
         except BaseException as error:
-            job.end("partial", session.wall_seconds, error=f"interrupted ({type(error).__name__})")
+            job.end("partial", session.wall_seconds, error=_ending(error))
             raise
         if session.dead is not None:
             return job.end("failed", session.wall_seconds, error=session.dead)
+        failed = [result.reason for result in job.results if result.outcome == "failed"]
+        if failed and len(failed) == len(job.results):
+            return job.end("failed", session.wall_seconds, error=f"every problem failed: {failed[0]}")
         return job.end("complete", session.wall_seconds)
+
+
+def _ending(error: BaseException) -> str:
+    return "interrupted" if isinstance(error, KeyboardInterrupt) else f"ended by {type(error).__name__}"
+
+
+def _holds_a_run(folder: Path) -> bool:
+    names = ("config.yaml", "results.jsonl", "trace.jsonl", "summary.json")
+    try:
+        return any((folder / name).exists() for name in names)
+    except OSError as error:
+        raise _unusable(folder, error) from error
+
+
+def _unusable(folder: Path, error: OSError) -> ConfigError:
+    return ConfigError(
+        f"the results folder {folder} cannot be written: {error.strerror}; choose another one with "
+        "hydra.run.dir, or hydra.sweep.dir for a sweep."
+    )
+
+
+def watched(show: Callable[[Status], None]) -> Callable[[Status], None]:
+    """Return ``show`` with a look at whether the run was asked to end."""
+
+    def step(status: Status) -> None:
+        interrupt.check()
+        show(status)
+
+    return step
 
 
 def _problems(setup: Setup) -> list[Problem]:
@@ -110,10 +147,7 @@ class _Job:
             (self.folder / "config.yaml").write_text(text, encoding="utf-8")
             self.end("partial", 0.0)
         except OSError as error:
-            raise ConfigError(
-                f"the results folder {self.folder} cannot be written: {error.strerror}; choose another one "
-                "with hydra.run.dir, or hydra.sweep.dir for a sweep."
-            ) from error
+            raise _unusable(self.folder, error) from error
 
     def end(
         self, status: Any, wall_seconds: float, *, error: str | None = None, details: str | None = None

@@ -78,7 +78,7 @@ def summarize(
     stopped: dict[str, int] = {}
     for result in results:
         if result.stopped:
-            kind = re.sub(r"\d[\d.,]*", "N", result.stopped)
+            kind = re.sub(r"\d[\d.,]*(e[+-]?\d+)?", "N", result.stopped)
             stopped[kind] = stopped.get(kind, 0) + 1
     costs: dict[str, float] = {}
     for result in results:

@@ -24,8 +24,9 @@ from hydra.plugins.launcher import Launcher
 from hydra.types import HydraContext, RunMode
 from omegaconf import DictConfig, OmegaConf
 
-from ttsflow import plugins
+from ttsflow import interrupt, plugins
 from ttsflow.config import compose
+from ttsflow.errors import ConfigError
 from ttsflow.listing import show_jobs, show_plan
 from ttsflow.loading import session
 from ttsflow.run import run_config
@@ -68,7 +69,9 @@ class Job:
         try:
             summary = run_config(compose(overrides, self.config_dir), folder, show=self.show)
             status, error, row = summary.status, summary.error, _row(summary)
-        except Exception as caught:  # noqa: BLE001 - whatever it was, the other jobs go on
+        except Exception as caught:
+            if interrupt.received():
+                raise interrupt.Interrupted from caught
             record_failure(folder, caught)
             error = str(caught)
         if status == "failed":
@@ -109,10 +112,26 @@ class _Announced:
 
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
         """Launch a batch of jobs."""
+        if not job_overrides:
+            raise ConfigError("the overrides expand to no job at all.")
         show_plan(job_overrides, initial_job_idx)
         returns = self.launcher.launch(job_overrides, initial_job_idx)
         self.ended += [job.return_value for job in returns]
         return returns
+
+
+def _check_folder(folder: Path) -> None:
+    """Refuse a folder that holds anything, before a job starts."""
+    try:
+        used = folder.exists() and (not folder.is_dir() or any(folder.iterdir()))
+    except OSError as error:
+        raise ConfigError(
+            f"the folder {folder} cannot be used: {error.strerror}.", "hydra.sweep.dir"
+        ) from error
+    if used:
+        raise ConfigError(
+            f"{folder} is in use, and nothing is overwritten; choose another folder.", "hydra.sweep.dir"
+        )
 
 
 def sweep(overrides: Sequence[str], config_dir: str | None, *, show: bool) -> list[Ended]:
@@ -129,6 +148,7 @@ def sweep(overrides: Sequence[str], config_dir: str | None, *, show: bool) -> li
             sweeper: Any = Plugins.instance().instantiate_sweeper(
                 config=config, hydra_context=context, task_function=job
             )
+        _check_folder(Path(str(config.hydra.sweep.dir)))
         launcher = sweeper.launcher = _Announced(sweeper.launcher)
         arguments = OmegaConf.to_container(config.hydra.overrides.task, resolve=False)
         try:

@@ -46,11 +46,13 @@ class JsonTrace:
 
     def __init__(self, path: Path) -> None:
         self._file: IO[str] = path.open("a", encoding="utf-8")
-        self._encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+        # A number that JSON does not know would make the whole line unreadable.
+        self._encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
 
     def event(self, kind: str, problem: str, data: Mapping[str, Any]) -> None:
-        """Write one event of one problem."""
-        self._file.write(self._encode({"event": kind, "problem": problem, **data}) + "\n")
+        """Write one event of one problem. Raises ``ValueError`` for a number that is not finite."""
+        head = {"event": kind, "problem": problem}
+        self._file.write(self._encode(head | dict(data) | head) + "\n")
 
     def flush(self) -> None:
         """Hand everything written to the operating system."""

@@ -86,6 +86,8 @@ def check_scalar(value: Any, wanted: type, path: str, *, optional: bool = False)
     if type(value) is wanted:
         if isinstance(value, str):
             _check_text(value, path, optional=optional)
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ConfigError(f"a finite number is wanted, got {value}.", path)
         return value
     null = " or null" if optional else ""
     raise ConfigError(f"{_WORDS[wanted]}{null} is wanted, got {show(value)}.{_advice(value, wanted)}", path)

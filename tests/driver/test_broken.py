@@ -71,7 +71,7 @@ def pool_of_rubbish(state):
         (forks_rubbish, "ValueError"),
         (branch_breaks, "RuntimeError: branch"),
         (returns_rubbish, "returned str; a stage returns a State"),
-        (pool_of_rubbish, "no candidate"),
+        (pool_of_rubbish, "whose pool"),
     ],
 )
 def test_a_broken_stage_fails_its_problem_alone(how, reason, tools):

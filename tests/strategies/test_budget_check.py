@@ -14,7 +14,7 @@ from ttsflow.strategies.generate import GenerateStage
         ({"tokens": 9.0}, {}, {"reserve": 0.1}, "funds low: 9 of 100 tokens left"),
         ({"tokens": 1.0}, {}, {}, None),
         ({"tokens": 0.0}, {}, {}, "funds low: 0 of 100 tokens left"),
-        ({"tokens": -3.0}, {}, {}, "funds low: -3 of 100 tokens left"),
+        ({"tokens": -3.0}, {}, {}, "funds low: 0 of 100 tokens left"),
         ({"tokens": 40.0}, {"tokens": 40.0}, {"samples": 4}, None),
         ({"tokens": 39.0}, {"tokens": 40.0}, {"samples": 4}, "funds low: 4 samples cost 40 tokens, 39 left"),
         ({"tokens": 90.0, "seconds": 5.0}, {}, {"reserve": 0.1}, "funds low: 5 of 100 seconds left"),

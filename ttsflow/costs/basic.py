@@ -22,8 +22,8 @@ class Tokens:
 
     def __post_init__(self) -> None:
         for name in ("prompt", "verifier"):
-            if getattr(self, name) < 0:
-                raise ConfigError("a price cannot be negative.", name)
+            if not 0 <= getattr(self, name) <= 1e9:
+                raise ConfigError(f"a price lies between 0 and 1e9, got {getattr(self, name)}.", name)
 
     def __call__(self, usage: Usage) -> float:
         """Return the tokens of ``usage``; cached prompt tokens are free."""

@@ -55,7 +55,7 @@ class Aggregate:
     def needs(self) -> frozenset[str]:
         """Scores need a verifier."""
         uses_scores = self.how in {"weighted", "best"} or self.ties == "score"
-        return frozenset({"verifier"}) if uses_scores else frozenset()
+        return frozenset({"verifier", "scores"}) if uses_scores else frozenset()
 
     def __call__(self, state: State) -> Steps:
         """Vote, and tell the trace the weight of every answer."""

@@ -48,7 +48,7 @@ class BudgetCheck:
             limit = quotation.limit[unit]
             price = quotation.price.get(unit, 0.0)
             if left <= 0 or left < self.reserve * limit:
-                return f"funds low: {left:.6g} of {limit:.6g} {unit} left"
+                return f"funds low: {max(left, 0.0):.6g} of {limit:.6g} {unit} left"
             if price > left:
-                return f"funds low: {self.samples} samples cost {price:.6g} {unit}, {left:.6g} left"
+                return f"funds low: {self.samples} samples cost {price:.6g} {unit}, {max(left, 0.0):.6g} left"
         return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from types import GeneratorType
-from typing import Literal
+from typing import Any, Literal
 
 from ttsflow.errors import ConfigError
 from ttsflow.lineage import Path
@@ -13,7 +13,7 @@ from ttsflow.ops import Fork, Op
 from ttsflow.protocols import Reply, Stage, Until
 from ttsflow.types import Candidate, State
 
-__all__ = ["Each", "Repeat", "Sequence", "Steps", "When", "run_stage"]
+__all__ = ["Each", "Repeat", "Sequence", "Steps", "When", "holds", "run_stage"]
 
 #: What a stage's generator looks like.
 Steps = Generator[Op, Reply, State]
@@ -25,9 +25,21 @@ def run_stage(stage: Stage, state: State) -> Steps:
     if isinstance(result, GeneratorType):
         result = yield from result
     if not isinstance(result, State):
-        msg = f"{type(stage).__name__} returned {type(result).__name__}; a stage returns a State."
+        msg = (
+            f"{type(stage).__name__} returned {type(result).__name__}; a stage returns a State. "
+            "One that holds another runs it with `state = yield from run_stage(stage, state)`."
+        )
         raise TypeError(msg)
     return result
+
+
+def holds(condition: Until, state: State) -> str | None:
+    """Return the reason of a condition, None when it does not hold. Raises ``TypeError`` for rubbish."""
+    reason: Any = condition(state)
+    if reason is not None and not isinstance(reason, str):
+        msg = f"{type(condition).__name__} returned {reason!r}; a condition returns a reason, or None."
+        raise TypeError(msg)
+    return reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +91,7 @@ class Repeat:
                     break
             if state.stopped:
                 break
-            reason = self.until(state) if self.until else None
+            reason = holds(self.until, state) if self.until else None
             if reason is not None:
                 state = state.with_(stopped=reason or None)
                 break
@@ -98,7 +110,7 @@ class When:
 
     def __call__(self, state: State) -> Steps:
         """Choose a branch once and run it."""
-        branch = self.then if self.if_(state) is not None else self.else_
+        branch = self.then if holds(self.if_, state) is not None else self.else_
         if branch is not None:
             state = yield from run_stage(branch, state)
         return state

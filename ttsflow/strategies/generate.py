@@ -10,7 +10,10 @@ from ttsflow.protocols import Watch
 from ttsflow.strategies.flow import Steps
 from ttsflow.types import Candidate, State
 
-__all__ = ["GenerateStage"]
+__all__ = ["MOST", "GenerateStage"]
+
+#: Most requests of one operation; more is a slip of the keyboard, and would fill the memory.
+MOST = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +37,8 @@ class GenerateStage:
     def __post_init__(self) -> None:
         if self.n < 1:
             raise ConfigError(f"at least one sample is needed, got {self.n}.", "n")
+        if self.n > MOST:
+            raise ConfigError(f"at most {MOST:,} samples are drawn at once, got {self.n:,}.", "n")
         if self.total is not None and self.total < 1:
             raise ConfigError(f"at least one sample is needed, got {self.total}.", "total")
         if self.step_tokens is not None and self.step_tokens < 1:

@@ -98,6 +98,9 @@ class AnyOf:
 
     of: Mapping[str, Until]
 
+    def __post_init__(self) -> None:
+        _some(self.of)
+
     def __call__(self, state: State) -> str | None:
         """Return the reason of the first that holds."""
         reasons = (condition(state) for condition in self.of.values())
@@ -109,6 +112,9 @@ class AllOf:
     """All of several conditions hold."""
 
     of: Mapping[str, Until]
+
+    def __post_init__(self) -> None:
+        _some(self.of)
 
     def __call__(self, state: State) -> str | None:
         """Return all reasons."""
@@ -126,3 +132,8 @@ class Not:
     def __call__(self, state: State) -> str | None:
         """Return a reason when the inner condition has none."""
         return f"not {type(self.of).__name__.lower()}" if self.of(state) is None else None
+
+
+def _some(conditions: Mapping[str, Until]) -> None:
+    if not conditions:
+        raise ConfigError("at least one condition is needed.", "of")

@@ -51,6 +51,7 @@ class Verify:
     reduce: Reduce = "last"
 
     needs: ClassVar[frozenset[str]] = frozenset({"verifier"})
+    gives: ClassVar[frozenset[str]] = frozenset({"scores"})
 
     def __call__(self, state: State) -> Steps:
         """Ask for the scores and store them."""

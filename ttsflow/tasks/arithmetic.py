@@ -16,6 +16,8 @@ __all__ = ["Arithmetic"]
 
 _ANSWER = re.compile(r"^[ \t]*Answer:[ \t]*(-?\d[\d,]*)[ \t]*\.?[ \t]*$", re.MULTILINE)
 
+_RESULT = re.compile(r"=[ \t]*(-?\d[\d,]*)\s*\Z")
+
 
 @dataclass(frozen=True, slots=True)
 class Arithmetic:
@@ -27,8 +29,9 @@ class Arithmetic:
     and ``digits`` alone and are never among the problems.
 
     A line is a step. The full stop behind the answer ends a trajectory, so that a search ends with the
-    step that answers instead of one more that is empty. A trajectory without an answer line gives no
-    answer. ``data["terms"]`` holds the numbers, for verifiers.
+    step that answers instead of one more that is empty. A trajectory without an answer line answers
+    with the result of its last addition, if it ends with one. ``data["terms"]`` holds the numbers, for
+    verifiers.
     """
 
     terms: int = 3
@@ -69,8 +72,8 @@ class Arithmetic:
         ]
 
     def answer(self, text: str, problem: Problem) -> Answer | None:  # noqa: ARG002 - the protocol's signature
-        """Return the number on the last answer line."""
-        found = _ANSWER.findall(text)
+        """Return the number on the last answer line; without one, what the last line has computed."""
+        found = _ANSWER.findall(text) or _RESULT.findall(text)
         return Answer(found[-1], key_of(found[-1], "number")) if found else None
 
     def correct(self, answer: Answer | None, problem: Problem) -> bool | None:

@@ -181,8 +181,14 @@ def _record(line: str, place: str) -> Mapping[str, Any]:
         record = json.loads(line)
     except json.JSONDecodeError as error:
         raise DataError(f"{place}: not a JSON object: {error.msg} at column {error.colno}") from error
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{place}: cannot be read: {error}") from error
     if not isinstance(record, dict):
         raise DataError(f"{place}: expected a JSON object with fields, found {type(record).__name__}")
+    try:
+        str(record).encode()
+    except UnicodeEncodeError as error:
+        raise DataError(f"{place}: holds half a character, which no tokenizer takes: {error}") from error
     return record
 
 

@@ -30,6 +30,11 @@ class FakeEnginePart:
         for name in ("capacity", "context"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"must be at least 1, got {getattr(self, name)}.", name)
+        for name in ("logprobs", "dies_after"):
+            if (getattr(self, name) or 0) < 0:
+                raise ConfigError(f"must be at least 0, got {getattr(self, name)}.", name)
+        if not 0 <= self.preempt <= 1:
+            raise ConfigError(f"a share lies between 0 and 1, got {self.preempt}.", "preempt")
 
     @property
     def capabilities(self) -> Capabilities:

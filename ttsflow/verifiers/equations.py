@@ -34,7 +34,8 @@ class Equations:
     must be what remains when all are used. On such problems, as of the task ``arithmetic``, these rules
     amount to knowing the right answer: close to an oracle, so gains measured with this verifier there
     are those of a perfect process reward. A wrong step uses up nothing: a later step that goes on with
-    its result is wrong too, one that repairs it is right.
+    its result is wrong too, one that repairs it is right. A trajectory that ends before all terms are used
+    ends with a wrong step.
 
     On other problems each step is judged by itself; equations with symbols, percentages or powers are
     not read, so the verifier is silent about them. A right-hand side may be rounded to the decimals it
@@ -55,17 +56,22 @@ class Equations:
 
     def score(self, batch: Sequence[tuple[Problem, Candidate]]) -> list[list[float | None]]:
         """Return one score per non-empty step of each candidate."""
-        return [self._steps(problem, candidate.text) for problem, candidate in batch]
+        return [self._steps(problem, candidate) for problem, candidate in batch]
 
-    def _steps(self, problem: Problem, text: str) -> list[float | None]:
+    def _steps(self, problem: Problem, candidate: Candidate) -> list[float | None]:
         terms = problem.data.get("terms")
         book = _Values() if terms is None else _Sum(terms)
         scores: list[float | None] = []
-        for step in steps_of(text, self.separator):
+        said_one = False
+        for step in steps_of(candidate.text, self.separator):
             verdicts = [book.take(equation) for equation in equations_in(step)]
-            verdicts += [book.answer(_value(said)) for said in _ANSWER.findall(step)]
+            answers = [book.answer(_value(said)) for said in _ANSWER.findall(step)]
+            said_one = said_one or bool(answers)
+            verdicts += answers
             known = [verdict for verdict in verdicts if verdict is not None]
             scores.append(float(all(known)) if known else self.unchecked)
+        if scores and candidate.finished and not said_one and book.unfinished:
+            scores[-1] = 0.0
         return scores
 
 
@@ -74,6 +80,11 @@ class _Values:
 
     def __init__(self) -> None:
         self._last: Fraction | None = None
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether ending here, without a word, leaves something undone."""
+        return False
 
     def take(self, equation: Equation) -> bool | None:
         if equation.holds:
@@ -90,6 +101,10 @@ class _Sum(_Values):
     def __init__(self, terms: Sequence[int]) -> None:
         super().__init__()
         self._left = Counter(Fraction(term) for term in terms)
+
+    @property
+    def unfinished(self) -> bool:
+        return self._left.total() > 1
 
     def take(self, equation: Equation) -> bool | None:
         used = Counter(equation.operands)

@@ -1,5 +1,7 @@
 """A stage or a watch that breaks ends its own problem with a reason, and nothing else."""
 
+import json
+
 import pytest
 
 from ttsflow.ops import Decision, Fork, Generate, Note, Request, Score, Verdict
@@ -7,6 +9,7 @@ from ttsflow.strategies.aggregate import Aggregate
 from ttsflow.strategies.flow import Each, Sequence
 from ttsflow.strategies.generate import GenerateStage
 from ttsflow.testing import FakeEngine, run_fake
+from ttsflow.trace import JsonTrace
 
 BAD = "fake-3"
 
@@ -188,3 +191,31 @@ def test_what_a_failed_problem_waited_for_is_cancelled_with_the_verifier(tools):
     assert not verifier.waiting
     assert tools.outcomes(results)["failed"] == 1
     assert results[BAD].reason == "RuntimeError: late"
+
+
+def test_a_stage_that_never_waits_fails_its_problem(tools):
+    def endless(state):
+        while True:
+            yield Note("again")
+
+    results = run_fake(endless)
+    assert {result.outcome for result in results.values()} == {"failed"}
+    assert "without waiting" in next(iter(results.values())).reason
+
+
+@pytest.mark.parametrize(
+    "note",
+    [Note("result"), Note("mine", {"value": float("nan")})],
+    ids=["an event of the driver", "not a number"],
+)
+def test_a_note_cannot_spoil_the_trace(note, tmp_path):
+    def noisy(state):
+        yield note
+        return state
+
+    trace = JsonTrace(tmp_path / "trace.jsonl")
+    results = run_fake(noisy, trace=trace)
+    trace.close()
+    assert {result.outcome for result in results.values()} == {"failed"}
+    events = [json.loads(line)["event"] for line in (tmp_path / "trace.jsonl").read_text().splitlines()]
+    assert events.count("result") == len(results)

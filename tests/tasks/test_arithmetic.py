@@ -67,8 +67,8 @@ def test_a_stop_string_ends_the_worked_solution_and_never_comes_earlier():
     assert text.count(task.separator) == 2
 
 
-@pytest.mark.parametrize("text", ["", "3 + 4 = 7\n7 + 5 = 12", "Answer:", "Answer: twelve", "Answer: 1 + 2"])
-def test_without_an_answer_line_there_is_no_answer(text):
+@pytest.mark.parametrize("text", ["", "I do not know.", "Answer:", "Answer: twelve", "Answer: 1 + 2"])
+def test_what_states_no_number_gives_no_answer(text):
     task = Arithmetic()
     problem = task.problems()[0]
     assert task.answer(text, problem) is None
@@ -95,3 +95,12 @@ def test_settings_are_checked(settings, field):
     with pytest.raises(ConfigError) as caught:
         Arithmetic(**settings)
     assert caught.value.path == field
+
+
+def test_without_an_answer_line_the_last_addition_answers():
+    task = Arithmetic()
+    problem = task.problems()[0]
+    assert task.answer("3 + 4 = 7\n7 + 5 = 12", problem).key == "12"
+    assert task.answer("3 + 4 = 7\n7 + 5 = 12\n", problem).key == "12"
+    assert task.answer("3 + 4 = 7\nand then", problem) is None
+    assert task.answer("Answer: 9\n7 + 5 = 12", problem).key == "9"

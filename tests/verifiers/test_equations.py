@@ -175,3 +175,14 @@ def test_an_equation_holds_exactly_when_it_is_true(left, right, off):
     text = f"{left:,} + {right} = {left + right + off}"
     if left + right + off >= 0:
         assert holds(text) == [off == 0]
+
+
+def test_a_sum_that_ends_before_all_terms_are_used_ends_with_a_wrong_step():
+    problem = Problem("?", data={"terms": (3, 4, 5)})
+    texts = {"3 + 4 = 7": [0.0], "3 + 4 = 7\n7 + 5 = 12": [1.0, 1.0], "3 + 4 = 7\nAnswer: 7": [1.0, 0.0]}
+    for text, scores in texts.items():
+        ended = Candidate((0,), (), (1,), text, finish="stop")
+        assert Equations().score([(problem, ended)]) == [scores]
+    # One that can go on has left nothing undone.
+    active = Candidate((0,), (), (1,), "3 + 4 = 7", finish="step")
+    assert Equations().score([(problem, active)]) == [[1.0]]

@@ -57,7 +57,7 @@ def run_config(mapping: Mapping[str, Any], folder: Path, *, show: bool = False) 
         try:
             with session:
                 display.loaded()
-                for result in session.run(problems, trace=trace, on_step=watched(display.step)):
+                for result in session.run(problems, trace=trace, on_step=_watched(display.step)):
                     done = replace(result, fingerprint=job.fingerprint, versions=job.versions)
                     results.write(json.dumps(result_record(done), ensure_ascii=False) + "\n")
                     results.flush()
@@ -101,7 +101,7 @@ def _unusable(folder: Path, error: OSError) -> ConfigError:
     )
 
 
-def watched(show: Callable[[Status], None]) -> Callable[[Status], None]:
+def _watched(show: Callable[[Status], None]) -> Callable[[Status], None]:
     """Return ``show`` with a look at whether the run was asked to end."""
 
     def step(status: Status) -> None:

@@ -20,10 +20,9 @@ from common import finish
 from ttsflow.assemble import Setup, assemble
 from ttsflow.config import compose
 from ttsflow.driver import Driver
-from ttsflow.flight import Border
 from ttsflow.ledger import Ledger
 from ttsflow.lineage import seed_of
-from ttsflow.ops import EngineRequest, Request
+from ttsflow.ops import EngineRequest
 from ttsflow.protocols import Engine
 from ttsflow.settle import Rules
 from ttsflow.strategies.aggregate import Aggregate
@@ -75,17 +74,8 @@ def plainly(setup: Setup, engine: Engine, llm: Any, samples: int) -> tuple[float
         prompt = engine.encode(problem.prompt)
         limit = setup.sampling.max_tokens
         for sample in range(samples):
-            request: EngineRequest = rules.engine_request(
-                Request(),
-                Border(limit, limit, None),
-                id="",
-                problem=problem,
-                path=(sample,),
-                prompt=prompt,
-                priority=index,
-                stream=False,
-            )
-            assert request.seed == seed_of(setup.seed, problem.id, (sample,))
+            seed = seed_of(setup.seed, problem.id, (sample,))
+            request = EngineRequest("", prompt, setup.sampling, seed, limit, rules.stop, priority=index)
             prompts.append(tokens_input(list(prompt)))
             wanted.append(params(request, limit))
             priorities.append(index)

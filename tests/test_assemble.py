@@ -30,9 +30,13 @@ def stage(**settings):
 
 
 WRONG = [
-    ({"strategy": stage(use="aggregate", how="best")}, "strategy.stages.x", "no verifier is set"),
+    (
+        {"strategy": stage(use="aggregate", how="best")},
+        "strategy.stages.x",
+        "no stage of the strategy gives any",
+    ),
     ({"strategy": stage(use="verify")}, "strategy.stages.x", "no verifier is set"),
-    ({"strategy": stage(use="select", keep=2)}, "strategy.stages.x", "no verifier is set"),
+    ({"strategy": stage(use="select", keep=2)}, "strategy.stages.x", "no stage of the strategy gives any"),
     ({"budget": {"run": {"euros": 5}}}, "budget.run.euros", "no cost model"),
     ({"budget": {"run": {"tokens": 0}}}, "budget.run.tokens", "above 0"),
     (
@@ -91,7 +95,7 @@ def test_log_probabilities_that_the_engine_does_not_give_are_refused_before_it_i
     ("missing", "changes", "path"),
     [
         ({"seeds": False}, {}, "engine"),
-        ({"token_prompts": False}, {}, "engine"),
+        ({"token_prompts": False}, {"strategy": stage(use="generate", unit="step")}, "strategy.stages.x"),
         ({"abort": False}, {"budget": {"run": {"tokens": 9}}}, "budget"),
         (
             {"abort": False},

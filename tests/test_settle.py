@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ttsflow.errors import ConfigError
-from ttsflow.flight import Border, Case, Flight, Frame, Live
+from ttsflow.flight import Case, Flight, Frame, Live
 from ttsflow.ledger import Account
 from ttsflow.lineage import Lineage
 from ttsflow.ops import Progress, Request
@@ -49,21 +49,28 @@ def rules_of(engine, stop=(), separator="\n", **sampling):
 
 def go(rules, request, path):
     """Carry out one request as the driver does and return its candidate."""
-    border = rules.border(request, ())
-    engine_request = rules.engine_request(
-        request, border, id="r", problem=PROBLEM, path=path, prompt=(), priority=0, stream=False
-    )
+    live = live_of(rules, request, path)
+    engine_request = rules.engine_request(live, PROBLEM, (), priority=0, stream=False)
     start = len(request.parent.tokens) if request.parent else 0
     assert len(engine_request.prompt) == start
     tokens, end = rules.engine.decode_from(start, engine_request.max_tokens, engine_request.stop)
-    return rules.candidate(PROBLEM, live_of(request, border, path, tokens), (), end)
-
-
-def live_of(request, border, path, tokens):
-    frame = Frame(Case(0, PROBLEM, Account(0.0)), None, Lineage())
-    live = Live("r", Flight(frame, request, None), request, border, path)
     live.trace.tokens.extend(tokens)
-    return live
+    return rules.candidate(PROBLEM, live, (), end)
+
+
+def live_of(rules, request, path=(0,)):
+    frame = Frame(Case(0, PROBLEM, Account(0.0)), None, Lineage())
+    prefix = rules.prefix(request)
+    border = rules.border(request, (), prefix)
+    return Live(
+        "r",
+        Flight(frame, request, None),
+        request,
+        path,
+        border=border,
+        prefix=prefix,
+        decode=rules.engine.decode,
+    )
 
 
 def whole(rules):
@@ -152,7 +159,7 @@ def test_the_context_limits_as_max_tokens_does():
     engine.context = 4
     assert [c.finish for c in steps(rules_of(engine, max_step_tokens=3))] == ["step", "length"]
     prompt = (0,) * 3
-    border = rules_of(engine).border(Request(), prompt)
+    border = rules_of(engine).border(Request(), prompt, ())
     assert (border.limit, border.room) == (1, 1)
 
 
@@ -175,7 +182,8 @@ def test_a_request_may_have_a_limit_and_a_separator_of_its_own():
 )
 def test_ways_to_end_are_never_merged(news, finish):
     rules = rules_of(Pieces("Answer: 4"), stop=(".",))
-    live = live_of(Request(None, "step"), Border(9, 9, "\n"), (0,), [0])
+    live = live_of(rules, Request(None, "step", step_tokens=9))
+    live.trace.tokens.append(0)
     made = rules.candidate(PROBLEM, live, (), news)
     assert made.finish == finish
     assert made.finished == (finish == "stop")
@@ -195,9 +203,9 @@ def test_a_separator_that_is_a_stop_string_is_refused(stop):
     task, sampling = (("\n",), ()) if stop == "task" else ((), ("\n",))
     rules = Rules(Pieces("a"), FakeTask(stop=task), Sampling(stop=sampling), 0, 0)
     with pytest.raises(ConfigError, match=r"separator '\\n' is also a stop string"):
-        rules.border(Request(None, "step"), ())
-    assert rules.border(Request(), ()).separator is None
-    assert rules.border(Request(None, "step", ";"), ()).separator == ";"
+        rules.border(Request(None, "step"), (), ())
+    assert rules.border(Request(), (), ()).separator is None
+    assert rules.border(Request(None, "step", ";"), (), ()).separator == ";"
 
 
 def test_stop_strings_of_task_and_sampling_are_merged_and_the_separator_joins_for_steps():
@@ -205,10 +213,7 @@ def test_stop_strings_of_task_and_sampling_are_merged_and_the_separator_joins_fo
     assert rules.stop == (".", ";", "!")
 
     def stop_of(request):
-        border = rules.border(request, ())
-        return rules.engine_request(
-            request, border, id="r", problem=PROBLEM, path=(0,), prompt=(), priority=0, stream=False
-        ).stop
+        return rules.engine_request(live_of(rules, request), PROBLEM, (), priority=0, stream=False).stop
 
     assert stop_of(Request()) == (".", ";", "!")
     assert stop_of(Request(None, "step")) == (".", ";", "!", "\n")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, NoReturn
 
 from ttsflow import plugins
 from ttsflow.build import build, explain, fill, walk
@@ -37,6 +37,7 @@ class Setup:
     concurrency: int = 8
     limit: int | None = None
     trace: bool = True
+    record: int = 0
     names: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -63,8 +64,18 @@ class Setup:
 
     @property
     def logprobs(self) -> int:
-        """Top log-probabilities per token that the strategy needs."""
-        return max((getattr(part, "logprobs", 0) for _, part in walk(self.strategy)), default=0)
+        """Top log-probabilities per token that the run needs."""
+        return max(self.record, *(getattr(part, "logprobs", 0) for part in self._reading))
+
+    @property
+    def certainty(self) -> bool:
+        """Whether the run needs each token's distance from the uniform distribution."""
+        return any(getattr(part, "certainty", False) for part in self._reading)
+
+    @property
+    def _reading(self) -> list[Any]:
+        """Parts that may read what an engine says about its tokens."""
+        return [self.verifier, *(part for _, part in walk(self.strategy))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +86,7 @@ class _Root:
     concurrency: int = 8
     limit: int | None = None
     trace: bool = True
+    record: int = 0
 
     def __post_init__(self) -> None:
         if self.concurrency < 1:
@@ -83,6 +95,10 @@ class _Root:
             )
         if self.limit is not None and self.limit < 1:
             raise ConfigError(f"at least one problem is needed, got {self.limit}; null means all.", "limit")
+        if self.record < 0:
+            raise ConfigError(f"a number of log-probabilities is at least 0, got {self.record}.", "record")
+        if self.record and not self.trace:
+            raise ConfigError("log-probabilities are kept in the trace, so `trace` must be true.", "record")
 
 
 def assemble(mapping: Mapping[str, Any], task: Task | None = None) -> Setup:
@@ -107,6 +123,7 @@ def assemble(mapping: Mapping[str, Any], task: Task | None = None) -> Setup:
         concurrency=root.concurrency,
         limit=root.limit,
         trace=root.trace,
+        record=root.record,
         names=_names(mapping, task),
     )
     check(setup)
@@ -122,15 +139,22 @@ def check(setup: Setup) -> None:
     for path, part in parts:
         _check_needs(setup, path, part)
         if "scores" in getattr(part, "needs", ()) and "scores" not in given:
-            raise ConfigError("this needs scores, but no stage of the strategy verifies; add `verify`.", path)
+            raise ConfigError(
+                "this needs scores, but no stage of the strategy gives any; add `verify` or `confidence`.",
+                path,
+            )
         if getattr(part, "unit", None) == "step":
             _check_border(setup, path, part)
+    if setup.verifier is not None:
+        _check_needs(setup, "verifier", setup.verifier)
+    if setup.record > setup.engine.capabilities.logprobs:
+        _too_few(setup, "record", "this", setup.record)
 
 
 def _check_engine(setup: Setup) -> None:
     capabilities = setup.engine.capabilities
-    if not (capabilities.seeds and capabilities.token_prompts):
-        raise ConfigError("this engine takes no seeds or no token ids, which every strategy needs.", "engine")
+    if not capabilities.seeds:
+        raise ConfigError("this engine takes no seeds, which every strategy needs.", "engine")
     if setup.sampling.temperature > capabilities.temperature:
         raise ConfigError(
             f"this engine takes at most {capabilities.temperature}, got {setup.sampling.temperature}.",
@@ -159,13 +183,21 @@ def _check_needs(setup: Setup, path: str, part: Any) -> None:
         )
     wanted = getattr(part, "logprobs", 0)
     if wanted > capabilities.logprobs:
+        _too_few(setup, path, f"`{name}`", wanted)
+    if getattr(part, "certainty", False) and not capabilities.certainty:
         raise ConfigError(
-            f"`{name}` needs {wanted} log-probabilities per token; this engine gives "
-            f"{capabilities.logprobs or 'none'}.",
+            f"`{name}` needs the certainty of every token, which this engine does not measure.",
             path,
         )
+    if "continuation" in needs and not capabilities.token_prompts:
+        raise ConfigError(f"`{name}` continues trajectories, which this engine cannot.", path)
     if getattr(part, "watch", None) is not None and not capabilities.abort:
         raise ConfigError("this engine cannot end a request, which a watch needs.", f"{path}.watch")
+
+
+def _too_few(setup: Setup, path: str, name: str, wanted: int) -> NoReturn:
+    gives = setup.engine.capabilities.logprobs or "none"
+    raise ConfigError(f"{name} needs {wanted} log-probabilities per token; this engine gives {gives}.", path)
 
 
 def _check_border(setup: Setup, path: str, part: Any) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 from ttsflow.flight import Case, Flight, Frame, Live
 from ttsflow.ledger import Ledger
 from ttsflow.ops import Decision, Generate, Generated, Progress, Request
+from ttsflow.protocols import Leaping
 from ttsflow.settle import Rules
 from ttsflow.trace import Recorder, candidate_event
 from ttsflow.types import Candidate
@@ -44,6 +45,7 @@ class Decoding:
         self.fail = fail
         self.tokens = 0
         self.live: dict[str, Live] = {}
+        self._leaping = rules.engine if isinstance(rules.engine, Leaping) else None
 
     def launch(self, frame: Frame, op: Generate) -> None:
         """Submit the requests of an operation."""
@@ -54,8 +56,10 @@ class Decoding:
             self._submit(flight, request)
         self._look(flight)
 
-    def step(self) -> None:
-        """Advance the engine by one iteration and work through its news. Raises ``EngineDead``."""
+    def step(self) -> int:
+        """Advance the engine, work through its news and return its iterations. Raises ``EngineDead``."""
+        if self._leaping is not None:
+            self._leaping.leap = self._leap()
         news = self.engine.step()
         touched: dict[Flight, None] = {}
         live = self.live
@@ -70,6 +74,8 @@ class Decoding:
                 self.tokens += len(tokens)
                 if item.logprobs:
                     request.trace.logprobs.extend(item.logprobs)
+                if item.certainties:
+                    request.trace.certainties.extend(item.certainties)
             if item.finish is not None:
                 self._end(request, item)
                 touched[flight] = None
@@ -78,6 +84,7 @@ class Decoding:
                 touched[flight] = None
         for flight in touched:
             self._look(flight)
+        return 1 if self._leaping is None else self._leaping.advanced
 
     def stop(self, case: Case, reason: str) -> None:
         """End all requests of a problem; its stages get what there is, and the reason."""
@@ -103,23 +110,38 @@ class Decoding:
             self.engine.abort(list(self.live))
             self.live.clear()
 
+    def _leap(self) -> int | None:
+        """Return how many tokens a sequence may grow before a watch or a budget has to be asked."""
+        if self.ledger.budget:
+            return 1
+        flights = {live.flight: None for live in self.live.values()}
+        watched = [flight for flight in flights if flight.observer is not None]
+        leaps = [_leap_of(flight) for flight in watched]
+        return min((leap for leap in leaps if leap is not None), default=None)
+
     def _submit(self, flight: Flight, request: Request) -> None:
         frame, case = flight.frame, flight.frame.case
         path = frame.lineage.child(request.parent.path if request.parent else ())
-        border = self.rules.border(request, case.prompt)
-        live = Live(f"r{next(_numbers)}", flight, request, border, path)
+        prefix = self.rules.prefix(request)
+        border = self.rules.border(request, case.prompt, prefix)
+        live = Live(
+            f"r{next(_numbers)}",
+            flight,
+            request,
+            path,
+            border=border,
+            prefix=prefix,
+            decode=self.engine.decode,
+        )
         if border.limit < 1:
             reason = "no room is left for more tokens under `sampling.max_tokens` and the engine's context"
             self._end(live, Progress(live.id, finish="length", reason=reason))
             flight.changed.add(live.index)
             return
         engine_request = self.rules.engine_request(
-            request,
-            border,
-            id=live.id,
-            problem=case.problem,
-            path=path,
-            prompt=case.prompt,
+            live,
+            case.problem,
+            case.prompt,
             priority=case.index,
             # The tokens of an aborted request are known only if they were reported as they came.
             stream=flight.observer is not None or bool(self.ledger.budget) or frame.parent is not None,
@@ -135,8 +157,7 @@ class Decoding:
     def _end(self, live: Live, end: Progress) -> None:
         """Turn an ended request into a candidate and book its tokens."""
         case = live.flight.frame.case
-        tokens, parent = live.trace.tokens, live.request.parent
-        before = parent.tokens if parent is not None else ()
+        tokens = live.trace.tokens
         try:
             candidate = self.rules.candidate(case.problem, live, case.prompt, end)
         except Exception as error:  # noqa: BLE001 - an answer parser that breaks fails one sample
@@ -144,7 +165,7 @@ class Decoding:
             candidate = Candidate(
                 live.path,
                 case.prompt,
-                (*before, *tokens),
+                (*live.prefix, *tokens),
                 tokens_new=len(tokens),
                 finish="failed",
                 reason=reason,
@@ -155,7 +176,7 @@ class Decoding:
         if self.live.pop(live.id, None) is not None:
             case.live -= 1
             account.live -= 1
-            account.live_prompt -= len(case.prompt) + len(before)
+            account.live_prompt -= len(case.prompt) + len(live.prefix)
             account.running -= len(tokens)
             account.cached += end.cached
         if candidate.finish == "aborted":
@@ -165,7 +186,8 @@ class Decoding:
         case.tree[candidate.path] = len(tokens)
         self.ledger.settle(account, 1)
         if self.trace.enabled:
-            self.trace.event("candidate", case.problem.id, candidate_event(candidate))
+            record = candidate_event(candidate, logprobs=self.rules.keep_logprobs)
+            self.trace.event("candidate", case.problem.id, record)
 
     def _look(self, flight: Flight) -> None:
         """Let the watch decide until it has nothing more to say, and land what has ended."""
@@ -214,6 +236,11 @@ class Decoding:
         _count_serial(flight)
         spent = case.account.usage(self.engine.now())
         self.deliver(flight.frame, Generated(flight.candidates(), spent, flight.stopped))
+
+
+def _leap_of(flight: Flight) -> int | None:
+    leap = getattr(flight.observer, "leap", None)
+    return 1 if leap is None else leap(flight.traces)
 
 
 def _count_serial(flight: Flight) -> None:

@@ -120,12 +120,14 @@ class Driver:
             self._report(self.on_step)
 
     def _step(self) -> None:
-        for case in self._cases:
-            if case.live:
-                case.account.engine_steps += 1
+        busy = [case.account for case in self._cases if case.live]
+        for account in busy:
+            account.engine_steps += 1
         self.status.steps += 1
         try:
-            self._decoding.step()
+            iterations = self._decoding.step()
+            for account in busy if iterations > 1 else ():
+                account.engine_steps += iterations - 1
         except EngineDead as error:
             self.dead = self._run_stopped = str(error)
             for case in list(self._cases):
@@ -213,32 +215,19 @@ class Driver:
         elif isinstance(op, Fork):
             if not op.branches:
                 return ()
-            self._fork(frame, op)
+            self._ready.extend((branch, None) for branch in frame.fork(op))
         else:
             msg = f"a stage yielded {type(op).__name__}, which is no operation of ttsflow.ops."
             raise TypeError(msg)
         return _WAITS
-
-    def _fork(self, frame: Frame, op: Fork) -> None:
-        lineages = frame.lineage.fork(len(op.branches))
-        for slot, ((stage, state), lineage) in enumerate(zip(op.branches, lineages, strict=True)):
-            branch = Frame(frame.case, run_stage(stage, state), lineage)
-            branch.parent, branch.slot = frame, slot
-            frame.branches.append(branch)
-        for branch in frame.branches:
-            self._deliver(branch, None)
 
     def _returned(self, frame: Frame, state: State) -> None:
         parent = frame.parent
         if parent is None:
             self._finish(frame.case, state)
             return
-        parent.ends[frame.slot] = state
-        if len(parent.ends) == len(parent.branches):
-            parent.serial += max(branch.serial for branch in parent.branches)
-            parent.lineage.join([branch.lineage for branch in parent.branches])
-            ends = tuple(parent.ends[slot] for slot in range(len(parent.branches)))
-            parent.branches, parent.ends = [], {}
+        ends = parent.join(frame, state)
+        if ends is not None:
             self._deliver(parent, ends)
 
     # --- ends -------------------------------------------------------------------------------------

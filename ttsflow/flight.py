@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ttsflow.ledger import Account
 from ttsflow.lineage import Lineage, Path
-from ttsflow.ops import Request, Score, Trace, Verdict
+from ttsflow.ops import Fork, Request, Score, Trace, Verdict
 from ttsflow.protocols import Observer
-from ttsflow.strategies.flow import Steps
+from ttsflow.strategies.flow import Steps, run_stage
 from ttsflow.types import Candidate, Problem, State, Tokens
 
 __all__ = ["Border", "Case", "Flight", "Frame", "Live", "Scoring"]
@@ -52,6 +54,26 @@ class Frame:
         self.branches: list[Frame] = []
         self.ends: dict[int, State] = {}
 
+    def fork(self, op: Fork) -> list[Frame]:
+        """Begin the branches of a fork and return them."""
+        lineages = self.lineage.fork(len(op.branches))
+        for slot, ((stage, state), lineage) in enumerate(zip(op.branches, lineages, strict=True)):
+            branch = Frame(self.case, run_stage(stage, state), lineage)
+            branch.parent, branch.slot = self, slot
+            self.branches.append(branch)
+        return self.branches
+
+    def join(self, branch: Frame, state: State) -> tuple[State, ...] | None:
+        """Take the end of a branch; once all have ended return them in order, else None."""
+        self.ends[branch.slot] = state
+        if len(self.ends) < len(self.branches):
+            return None
+        self.serial += max(branch.serial for branch in self.branches)
+        self.lineage.join([branch.lineage for branch in self.branches])
+        ends = tuple(self.ends[slot] for slot in range(len(self.branches)))
+        self.branches, self.ends = [], {}
+        return ends
+
 
 class Border:
     """Where one continuation ends at the latest.
@@ -95,18 +117,32 @@ class Flight:
 
 
 class Live:
-    """One request of a flight that still runs."""
+    """One request of a flight that still runs; ``prefix`` is what stands before its own tokens.
 
-    __slots__ = ("account", "border", "flight", "id", "index", "path", "request", "trace")
+    The prefix leaves the problem's prompt out: the parent's tokens, and those of a probe.
+    """
 
-    def __init__(self, id: str, flight: Flight, request: Request, border: Border, path: Path) -> None:
+    __slots__ = ("account", "border", "flight", "id", "index", "path", "prefix", "request", "trace")
+
+    def __init__(
+        self,
+        id: str,
+        flight: Flight,
+        request: Request,
+        path: Path,
+        *,
+        border: Border,
+        prefix: Tokens,
+        decode: Callable[[Tokens], str],
+    ) -> None:
         self.id = id
         self.flight = flight
         self.request = request
         self.border = border
         self.path = path
         self.account = flight.frame.case.account
-        self.trace = Trace()
+        self.prefix = prefix
+        self.trace = Trace(decode)
         self.index = len(flight.traces)
         flight.traces.append(self.trace)
         flight.live[self.index] = self

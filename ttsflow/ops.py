@@ -6,10 +6,11 @@ clock or a file; the driver carries out what is asked.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from ttsflow.lineage import Path
 from ttsflow.types import Candidate, Finish, Sampling, State, Tokens, Usage
 
 if TYPE_CHECKING:
@@ -34,8 +35,9 @@ __all__ = [
     "Verdict",
 ]
 
-#: ``whole``: until the trajectory ends. ``step``: until the next step border.
-Unit = Literal["whole", "step"]
+#: ``whole``: until the trajectory ends. ``step``: until the next step border. ``tokens``: a step that only
+#: its number of tokens ends.
+Unit = Literal["whole", "step", "tokens"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +46,16 @@ class Request:
 
     With ``unit`` step it ends after ``separator`` (None: the task's own) or after ``step_tokens``
     tokens (None: the limit per step of the run's sampling), whichever comes first.
+
+    A ``probe`` is text put behind the parent that makes the model answer at once ("": the task's own
+    words). Its candidate is parsed for an answer however it ended, and is not meant to be continued.
     """
 
     parent: Candidate | None = None
     unit: Unit = "whole"
     separator: str | None = None
     step_tokens: int | None = None
+    probe: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,15 +150,30 @@ Op = Generate | Score | Fork | Quote | Note
 class Trace:
     """What a watch sees of one running request; the driver keeps it up to date.
 
-    ``tokens`` are the ids decoded so far by this request, ``candidate`` is set when it has ended.
+    ``tokens`` are the ids decoded so far by this request, ``logprobs`` and ``certainties`` belong to them
+    where they were asked for. ``candidate`` is set when it has ended.
     """
 
-    __slots__ = ("candidate", "logprobs", "tokens")
+    __slots__ = ("_decode", "_searched", "candidate", "certainties", "logprobs", "tokens")
 
-    def __init__(self) -> None:
+    def __init__(self, decode: Callable[[Tokens], str]) -> None:
         self.tokens: list[int] = []
         self.logprobs: list[Mapping[int, float]] = []
+        self.certainties: list[float] = []
         self.candidate: Candidate | None = None
+        self._decode = decode
+        self._searched: dict[str, tuple[int, int | None]] = {}
+
+    def find(self, marker: str) -> int | None:
+        """Return after how many tokens the text of this request first holds ``marker``; None: not yet."""
+        done, place = self._searched.get(marker, (0, None))
+        while place is None and done < len(self.tokens):
+            done += 1
+            # A marker of n characters is spread over n tokens at most.
+            tail = self.tokens[max(0, done - len(marker)) : done]
+            place = done if marker in self._decode(tuple(tail)) else None
+        self._searched[marker] = (done, place)
+        return place
 
 
 class Decision(NamedTuple):
@@ -179,7 +200,9 @@ class EngineRequest:
     ``max_tokens`` and ``stop`` are final (limits and stop strings of task, sampling and step already
     merged); of ``sampling`` an engine reads temperature, top_p, top_k and min_p. A lower ``priority``
     runs earlier. With ``stream`` every engine step reports new tokens; otherwise one report at the
-    end suffices. ``logprobs`` asks for that many top log-probabilities per token.
+    end suffices. ``logprobs`` asks for that many top log-probabilities per token, ``certainty`` for the
+    distance of each token's distribution from the uniform one. ``problem`` and ``path`` say whose
+    sample it is: together with the run's seed they made ``seed``.
     """
 
     id: str
@@ -191,6 +214,9 @@ class EngineRequest:
     logprobs: int = 0
     priority: int = 0
     stream: bool = False
+    certainty: bool = False
+    problem: str = ""
+    path: Path = ()
 
 
 class Progress(NamedTuple):
@@ -199,6 +225,7 @@ class Progress(NamedTuple):
     ``finish`` is stop (end of text, ``stop`` None; or the stop string named by ``stop``), length, or
     failed with a ``reason``. Tokens of a stop string, and one end-of-text token, are part of
     ``tokens``: they were decoded. ``cached`` counts prompt tokens served from the prefix cache.
+    ``certainties`` are KL(uniform || p) in nats, p the model's own distribution of each token.
     """
 
     id: str
@@ -208,3 +235,4 @@ class Progress(NamedTuple):
     logprobs: tuple[Mapping[int, float], ...] = ()
     cached: int = 0
     reason: str = ""
+    certainties: tuple[float, ...] = ()

@@ -19,6 +19,7 @@ __all__ = [
     "CostModel",
     "Engine",
     "EnginePart",
+    "Leaping",
     "Observer",
     "Reply",
     "Stage",
@@ -54,6 +55,10 @@ class Watch(Protocol):
 
         It is called after each engine step with all traces of the operation (grown by what it
         launched) and the indices of those with news, in index order; it decides or returns None.
+
+        An observer may have a method ``leap(traces)``: how many tokens each running trace may grow
+        before it must be asked again (None: until one of them ends). It is taken at its word by an
+        engine in virtual time; without it that is one token.
         """
         ...
 
@@ -76,8 +81,8 @@ class Capabilities:
 
     ``logprobs`` is the highest number of top log-probabilities per token, 0 for none; ``seeds`` whether
     a seed decides a text; ``token_prompts`` whether a prompt may be token ids, as continuing a candidate
-    needs; ``abort`` whether a running request can be ended; ``temperature``
-    is the highest one it takes.
+    needs; ``abort`` whether a running request can be ended; ``temperature`` is the highest one it takes;
+    ``certainty`` whether it knows how far a token's distribution is from uniform.
     """
 
     logprobs: int = 0
@@ -85,6 +90,7 @@ class Capabilities:
     token_prompts: bool = True
     abort: bool = True
     temperature: float = math.inf
+    certainty: bool = False
 
 
 @runtime_checkable
@@ -111,6 +117,10 @@ class Engine(Protocol):
         """Return the token ids of a prompt, its chat template applied."""
         ...
 
+    def tokenize(self, text: str) -> Tokens:
+        """Return the token ids of a text within a trajectory: no special tokens are added."""
+        ...
+
     def decode(self, tokens: Tokens) -> str:
         """Return the text of output tokens, special tokens left out."""
         ...
@@ -134,6 +144,17 @@ class Engine(Protocol):
     def close(self) -> None:
         """Free all resources; may be called twice."""
         ...
+
+
+@runtime_checkable
+class Leaping(Protocol):
+    """What an engine in virtual time has besides: it may jump from event to event."""
+
+    leap: int | None
+    """Set before every step: the most tokens a sequence may grow in it; None: until something happens."""
+
+    advanced: int
+    """The iterations that the last step stands for."""
 
 
 @runtime_checkable
@@ -206,6 +227,11 @@ class Task(Protocol):
     @property
     def separator(self) -> str:
         """The string that ends a step of this task."""
+        ...
+
+    @property
+    def probe(self) -> str:
+        """Words that make a model in the middle of a trajectory answer at once."""
         ...
 
     def problems(self) -> Sequence[Problem]:

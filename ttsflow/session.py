@@ -71,7 +71,15 @@ class Session:
         if engine is None:
             msg = "a session runs inside its `with` block."
             raise RuntimeError(msg)
-        rules = Rules(engine, setup.task, setup.sampling, setup.seed, setup.logprobs)
+        rules = Rules(
+            engine,
+            setup.task,
+            setup.sampling,
+            setup.seed,
+            setup.logprobs,
+            certainty=setup.certainty,
+            keep_logprobs=setup.record > 0,
+        )
         driver = Driver(
             setup.strategy,
             rules,

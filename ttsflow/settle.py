@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ttsflow.errors import ConfigError
 from ttsflow.flight import Border, Live
-from ttsflow.lineage import Path, seed_of
+from ttsflow.lineage import seed_of
 from ttsflow.ops import EngineRequest, Progress, Request
 from ttsflow.protocols import Engine, Task
 from ttsflow.types import Candidate, Problem, Sampling, Tokens
@@ -15,21 +15,45 @@ __all__ = ["Rules"]
 class Rules:
     """The parts of a run that say how text is made and read: engine, task and sampling."""
 
-    def __init__(self, engine: Engine, task: Task, sampling: Sampling, seed: int, logprobs: int) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        task: Task,
+        sampling: Sampling,
+        seed: int,
+        logprobs: int = 0,
+        *,
+        certainty: bool = False,
+        keep_logprobs: bool = False,
+    ) -> None:
         self.engine = engine
         self.task = task
         self.sampling = sampling
         self.seed = seed
         self.logprobs = logprobs
+        self.certainty = certainty
+        self.keep_logprobs = keep_logprobs
         self.stop = tuple(dict.fromkeys((*task.stop, *sampling.stop)))
         self._reach = max(map(len, self.stop), default=1) - 1
 
-    def border(self, request: Request, prompt: Tokens) -> Border:
+    def prefix(self, request: Request) -> Tokens:
+        """Return the tokens that stand between the prompt and what ``request`` decodes."""
+        before = request.parent.tokens if request.parent else ()
+        if request.probe is None:
+            return before
+        return before + self.engine.tokenize(request.probe or self.task.probe)
+
+    def border(self, request: Request, prompt: Tokens, prefix: Tokens) -> Border:
         """Return where ``request`` ends at the latest."""
-        done = len(request.parent.tokens) if request.parent else 0
-        room = min(self.sampling.max_tokens - done, self.engine.context - len(prompt) - done)
+        done = len(prefix)
+        # A probe is no part of the trajectory, so only the context limits it.
+        most = self.sampling.max_tokens - done if request.probe is None else self.engine.context
+        room = min(most, self.engine.context - len(prompt) - done)
         if request.unit == "whole":
             return Border(room, room, None)
+        step = self.sampling.max_step_tokens if request.step_tokens is None else request.step_tokens
+        if request.unit == "tokens":
+            return Border(min(room, step), room, None)
         separator = self.task.separator if request.separator is None else request.separator
         if separator in self.stop:
             raise ConfigError(
@@ -37,33 +61,33 @@ class Rules:
                 "end with its first step; set another `separator` on the generate stage.",
                 "strategy",
             )
-        step = self.sampling.max_step_tokens if request.step_tokens is None else request.step_tokens
         return Border(min(room, step), room, separator)
 
     def engine_request(
         self,
-        request: Request,
-        border: Border,
-        *,
-        id: str,
+        live: Live,
         problem: Problem,
-        path: Path,
         prompt: Tokens,
+        *,
         priority: int,
         stream: bool,
     ) -> EngineRequest:
         """Return the request as an engine takes it: token ids, lineage seed, final limits."""
+        border = live.border
         stop = self.stop if border.separator is None else (*self.stop, border.separator)
         return EngineRequest(
-            id=id,
-            prompt=prompt + request.parent.tokens if request.parent else prompt,
+            id=live.id,
+            prompt=prompt + live.prefix,
             sampling=self.sampling,
-            seed=seed_of(self.seed, problem.id, path),
+            seed=seed_of(self.seed, problem.id, live.path),
             max_tokens=border.limit,
             stop=stop,
             logprobs=self.logprobs,
             priority=priority,
             stream=stream,
+            certainty=self.certainty,
+            problem=problem.id,
+            path=live.path,
         )
 
     def candidate(self, problem: Problem, live: Live, prompt: Tokens, end: Progress) -> Candidate:
@@ -73,17 +97,17 @@ class Rules:
         a separator is lost; stop strings are looked for in that text, so that one that straddles two
         steps ends the trajectory just where it would have ended undivided.
         """
-        parent, trace = live.request.parent, live.trace
-        tokens = (*parent.tokens, *trace.tokens) if parent else tuple(trace.tokens)
+        parent, trace, probe = live.request.parent, live.trace, live.request.probe
+        tokens = (*live.prefix, *trace.tokens)
         text = self.engine.decode(tokens)
         finish = end.finish
         if finish in {"stop", "length"}:
-            cut = self._stopped_at(text, len(parent.text) if parent else 0)
+            known = len(parent.text) if parent else 0
+            cut = self._stopped_at(text, known if probe is None else len(self.engine.decode(live.prefix)))
             if cut is not None:
                 finish, text = "stop", text[:cut]
             elif self._at_step_border(live, end):
                 finish = "step"
-        logprobs = (*parent.logprobs, *trace.logprobs) if parent else tuple(trace.logprobs)
         return Candidate(
             path=live.path,
             prompt=prompt,
@@ -91,19 +115,19 @@ class Rules:
             text=text,
             finish=finish,
             seed=seed_of(self.seed, problem.id, live.path),
-            answer=self.task.answer(text, problem) if finish == "stop" else None,
+            answer=self.task.answer(text, problem) if finish == "stop" or probe is not None else None,
             tokens_new=len(trace.tokens),
-            logprobs=logprobs,
+            logprobs=(*(parent.logprobs if parent else ()), *trace.logprobs),
+            certainties=(*(parent.certainties if parent else ()), *trace.certainties),
             reason=end.reason,
+            extra=parent.extra if parent else {},
         )
 
     @staticmethod
     def _at_step_border(live: Live, end: Progress) -> bool:
         border = live.border
-        if border.separator is None:
-            return False
         if end.finish == "stop":
-            return end.stop == border.separator
+            return border.separator is not None and end.stop == border.separator
         # Cut by the limit per step, with room left for the trajectory: a step like any other.
         return border.limit <= len(live.trace.tokens) < border.room
 

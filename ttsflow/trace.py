@@ -63,8 +63,11 @@ class JsonTrace:
         self._file.close()
 
 
-def candidate_event(candidate: Candidate) -> dict[str, Any]:
-    """Return what the trace says of a candidate whose request has ended."""
+def candidate_event(candidate: Candidate, *, logprobs: bool = False) -> dict[str, Any]:
+    """Return what the trace says of a candidate whose request has ended.
+
+    With ``logprobs`` that includes those of its new tokens, the highest first, to four decimals.
+    """
     record: dict[str, Any] = {
         "path": candidate.path,
         "finish": candidate.finish,
@@ -77,6 +80,11 @@ def candidate_event(candidate: Candidate) -> dict[str, Any]:
         record["answer"] = candidate.answer.key
     if candidate.reason:
         record["reason"] = candidate.reason
+    if logprobs and candidate.tokens_new:
+        new = candidate.logprobs[-candidate.tokens_new :]
+        record["logprobs"] = [[round(value, 4) for value in entry.values()] for entry in new]
+        if candidate.certainties:
+            record["certainties"] = [round(c, 4) for c in candidate.certainties[-candidate.tokens_new :]]
     return record
 
 

@@ -149,7 +149,8 @@ class Candidate:
     the engine saw and decoded them (never re-tokenised text), ``text`` is what ``tokens`` say without
     the stop string that ended them. ``scores`` has one entry per verified step, None where a verifier
     gave none; ``score`` is their reduction. ``answer`` is parsed once, from candidates that ended by
-    themselves. ``tokens_new`` counts the tokens decoded since its parent.
+    themselves. ``tokens_new`` counts the tokens decoded since its parent. ``logprobs`` and ``certainties``
+    have one entry per token where they were asked for.
     """
 
     path: Path
@@ -163,6 +164,7 @@ class Candidate:
     score: float | None = None
     tokens_new: int = 0
     logprobs: tuple[Mapping[int, float], ...] = ()
+    certainties: tuple[float, ...] = ()
     reason: str = ""
     extra: Mapping[str, Any] = field(default_factory=dict)
 

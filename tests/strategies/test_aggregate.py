@@ -195,7 +195,7 @@ def test_settings_that_make_no_sense(settings, field):
 
 
 def test_what_reads_scores_needs_a_verifier():
-    assert Aggregate(how="weighted").needs == Aggregate(how="best").needs == {"verifier", "scores"}
-    assert Aggregate(ties="score").needs == {"verifier", "scores"}
+    assert Aggregate(how="weighted").needs == Aggregate(how="best").needs == {"scores"}
+    assert Aggregate(ties="score").needs == {"scores"}
     assert not Aggregate().needs
     assert not Aggregate(how="first").needs

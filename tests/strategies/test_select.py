@@ -111,5 +111,5 @@ def test_settings_that_make_no_sense(settings, field, hint):
 
 
 def test_only_scores_need_a_verifier():
-    assert Select(keep=1).needs == {"verifier", "scores"}
+    assert Select(keep=1).needs == {"scores"}
     assert not Select(by="tokens", keep=1).needs

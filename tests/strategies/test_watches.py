@@ -16,7 +16,7 @@ def play(kit, watch, samples, pace, more=()):
     """
     observe = watch.begin(len(samples))
     plan, spare = list(samples), list(more)
-    traces = [Trace() for _ in plan]
+    traces = [Trace(str) for _ in plan]
     decisions = []
     while running := [i for i, t in enumerate(traces) if t.candidate is None]:
         changed = sorted(pace(running))
@@ -34,7 +34,7 @@ def play(kit, watch, samples, pace, more=()):
             traces[index].candidate = kit.cand(index, finish="aborted")
         for _ in range(decision.launch):
             plan.append(spare.pop(0))
-            traces.append(Trace())
+            traces.append(Trace(str))
     return traces, decisions
 
 

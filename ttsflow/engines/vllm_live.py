@@ -73,6 +73,10 @@ class VLLMEngine:
         # The template has written the special tokens; a second set would be a different prompt.
         return tuple(self._tokenizer(text, add_special_tokens=False).input_ids)
 
+    def tokenize(self, text: str) -> Tokens:
+        """Return the token ids of ``text`` as a continuation: no special tokens."""
+        return tuple(self._tokenizer(text, add_special_tokens=False).input_ids)
+
     def decode(self, tokens: Tokens) -> str:
         """Return the text of ``tokens``, special tokens left out."""
         return str(

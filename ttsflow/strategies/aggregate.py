@@ -53,9 +53,9 @@ class Aggregate:
 
     @property
     def needs(self) -> frozenset[str]:
-        """Scores need a verifier."""
+        """Scores, where they decide."""
         uses_scores = self.how in {"weighted", "best"} or self.ties == "score"
-        return frozenset({"verifier", "scores"}) if uses_scores else frozenset()
+        return frozenset({"scores"}) if uses_scores else frozenset()
 
     def __call__(self, state: State) -> Steps:
         """Vote, and tell the trace the weight of every answer."""

@@ -24,7 +24,9 @@ class GenerateStage:
     With ``unit: step`` it starts ``n`` candidates when the pool is empty, and otherwise extends every
     active entry of the pool by one step; an entry that stands in the pool several times gets as many
     different children. A step ends after ``separator`` (default: the task's), or after
-    ``step_tokens`` tokens (default: ``sampling.max_step_tokens``). ``watch`` may end requests early.
+    ``step_tokens`` tokens (default: ``sampling.max_step_tokens``). ``unit: tokens`` is the same without a
+    separator. ``watch`` may end requests early; one that depends on the candidates so far has a method
+    ``bind(state)``, which returns the watch to use.
     """
 
     n: int = 1
@@ -45,23 +47,30 @@ class GenerateStage:
             raise ConfigError(f"a step has at least one token, got {self.step_tokens}.", "step_tokens")
         if self.separator == "":
             raise ConfigError("an empty separator would end no step; null means the task's own.", "separator")
+        if self.unit == "tokens" and self.separator is not None:
+            raise ConfigError("a step of `unit: tokens` ends by its length alone.", "separator")
         if self.unit == "whole" and (self.separator is not None or self.step_tokens is not None):
             field = "separator" if self.separator is not None else "step_tokens"
-            raise ConfigError("only steps have a border; set `unit: step` or leave it out.", field)
-        if self.unit == "step" and self.total is not None:
+            raise ConfigError("only steps have a border; set `unit: step`, or leave it out.", field)
+        if self.unit != "whole" and self.total is not None:
             raise ConfigError("only whole trajectories are added up to a total.", "total")
         check = getattr(self.watch, "check", None)
         if check is not None:
             check(self.n)
 
+    @property
+    def needs(self) -> frozenset[str]:
+        """Steps continue what came before them."""
+        return frozenset() if self.unit == "whole" else frozenset({"continuation"})
+
     def __call__(self, state: State) -> Steps:
         """Ask for the candidates and put them into the pool."""
-        if self.unit == "step" and state.pool:
+        if self.unit != "whole" and state.pool:
             return (yield from self._extend(state))
         count = self.n if self.total is None else min(self.n, self.total - len(state.pool))
         if count < 1:
             return state
-        got: Generated = yield Generate((self._request(None, state),) * count, self.watch)
+        got: Generated = yield Generate((self._request(None, state),) * count, self._watch(state))
         return state.with_(
             pool=state.pool + got.candidates, spent=got.spent, stopped=got.stopped or state.stopped
         )
@@ -69,13 +78,17 @@ class GenerateStage:
     def _request(self, parent: Candidate | None, state: State) -> Request:
         if self.unit == "whole" or state.last:
             return Request(parent)
-        return Request(parent, "step", self.separator, self.step_tokens)
+        return Request(parent, self.unit, self.separator, self.step_tokens)
+
+    def _watch(self, state: State) -> Watch | None:
+        bind = getattr(self.watch, "bind", None)
+        return self.watch if bind is None else bind(state)
 
     def _extend(self, state: State) -> Steps:
         parents = [candidate for candidate in state.pool if candidate.active]
         if not parents:
             return state
-        got: Generated = yield Generate(tuple(self._request(p, state) for p in parents), self.watch)
+        got: Generated = yield Generate(tuple(self._request(p, state) for p in parents), self._watch(state))
         children = iter(got.candidates)
         # A refused request has no child: its parent stays, so that the best partial is not lost.
         pool = tuple(next(children, c) if c.active else c for c in state.pool)

@@ -60,8 +60,8 @@ class Select:
 
     @property
     def needs(self) -> frozenset[str]:
-        """Scores need a verifier."""
-        return frozenset({"verifier", "scores"}) if self.by == "score" else frozenset()
+        """Scores, where they decide."""
+        return frozenset({"scores"}) if self.by == "score" else frozenset()
 
     def __call__(self, state: State) -> Steps:
         """Prune, and tell the trace who was kept and who was not."""

@@ -56,6 +56,11 @@ class Arithmetic:
         """A line is a step."""
         return "\n"
 
+    @property
+    def probe(self) -> str:
+        """What stands before the answer in the worked examples."""
+        return "\nAnswer:"
+
     def problems(self) -> list[Problem]:
         """Return all problems."""
         examples = self._examples()

@@ -33,7 +33,10 @@ from ttsflow.tasks.exact import exact_value
 from ttsflow.tasks.keys import Kind, key_of, tidy
 from ttsflow.types import Answer
 
-__all__ = ["Choices", "after_thinking", "extract", "last_box", "statement"]
+__all__ = ["PROBE", "Choices", "after_thinking", "extract", "last_box", "statement"]
+
+#: Words that make a model answer at once in a form that every kind of answer is found in.
+PROBE = "\n\nThe final answer is \\boxed{"
 
 # A model caught in a loop repeats a phrase thousands of times; only so much of it is looked at.
 _PHRASES = 20

@@ -12,7 +12,7 @@ from ttsflow.errors import ConfigError, DataError
 from ttsflow.lineage import content_id, derive
 from ttsflow.tasks import grade
 from ttsflow.tasks.choices import Choices, gold_label, labelled, options_of, render
-from ttsflow.tasks.extract import extract
+from ttsflow.tasks.extract import PROBE, extract
 from ttsflow.tasks.keys import Kind, check_kind
 from ttsflow.tasks.plain import unique
 from ttsflow.tasks.rows import Row, Template, as_text, check_text_setting, hub_rows, read_rows, strings
@@ -58,6 +58,7 @@ class Jsonl:
     system: str | None = None
     stop: tuple[str, ...] = ()
     separator: str = "\n\n"
+    probe: str = PROBE
     tolerance: float = 0.0
     shuffle: int | None = None
 

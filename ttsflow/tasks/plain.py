@@ -9,7 +9,7 @@ from typing import Any
 from ttsflow.errors import ConfigError, suggest
 from ttsflow.tasks import grade
 from ttsflow.tasks.choices import Choices, gold_label, options_of
-from ttsflow.tasks.extract import extract
+from ttsflow.tasks.extract import PROBE, extract
 from ttsflow.tasks.keys import Kind, check_kind
 from ttsflow.tasks.rows import check_text_setting, strings
 from ttsflow.types import Answer, Message, Problem
@@ -36,6 +36,7 @@ class Plain:
     chat: bool = True
     stop: tuple[str, ...] = ()
     separator: str = "\n\n"
+    probe: str = PROBE
 
     def __post_init__(self) -> None:
         if isinstance(self.items, str | Mapping | Problem):

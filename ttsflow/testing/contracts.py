@@ -290,7 +290,7 @@ def _sorted(results: Mapping[str, Any]) -> list[Any]:
 
 def _trace(index: int, step: int) -> Trace:
     """Return the state of request ``index`` after ``step`` steps; it ends after ``index + 2``."""
-    trace = Trace()
+    trace = Trace(lambda tokens: "1" * len(tokens))
     trace.tokens = [1] * min(step, index + 2)
     trace.logprobs = [{1: -0.5}] * len(trace.tokens)
     if step >= index + 2:

@@ -44,6 +44,7 @@ def run_fake(
     seed: int = 0,
     concurrency: int = 8,
     logprobs: int = 0,
+    certainty: bool = False,
     trace: Recorder | None = None,
 ) -> Mapping[str, Result]:
     """Run a strategy on the fakes and return results by problem id."""
@@ -52,7 +53,7 @@ def run_fake(
     ledger = Ledger({"tokens": Tokens(), "seconds": Seconds(), "requests": Requests()}, budget or Budget())
     driver = Driver(
         strategy,
-        Rules(engine, task, sampling or Sampling(), seed, logprobs),
+        Rules(engine, task, sampling or Sampling(), seed, logprobs, certainty=certainty),
         ledger,
         verifier=verifier or FakeVerifierPart().open(),
         trace=trace,

@@ -111,6 +111,10 @@ class FakeEngine:
         text = prompt if isinstance(prompt, str) else "".join(f"{m.role}: {m.content}\n" for m in prompt)
         return tuple(min(ord(char), 127) or 127 for char in text)
 
+    def tokenize(self, text: str) -> Tokens:
+        """Return one token per character."""
+        return self.encode(text)
+
     def decode(self, tokens: Tokens) -> str:
         """Return the text of tokens."""
         return "".join([_TEXTS[token] for token in tokens])

@@ -78,6 +78,7 @@ class FakeTask:
     size: int = 8
     stop: tuple[str, ...] = ()
     separator: str = "\n"
+    probe: str = "\nAnswer: "
     start: int = 0
     extra: Mapping[str, str] = field(default_factory=dict)
 

@@ -162,12 +162,18 @@ def _check_engine(setup: Setup) -> None:
         )
     if setup.budget and not capabilities.abort:
         raise ConfigError("this engine cannot end a request, so no budget can be kept.", "budget")
-    engine_check = getattr(setup.engine, "check", None)
-    if engine_check is not None:
+    _check_part(setup.engine, "engine")
+    _check_part(setup.verifier, "verifier")
+
+
+def _check_part(part: Any, path: str) -> None:
+    """Let a part refuse what it can see only now; its errors get their place."""
+    own = getattr(part, "check", None)
+    if own is not None:
         try:
-            engine_check()
+            own()
         except ConfigError as error:
-            raise error.below("engine") from error
+            raise error.below(path) from error
 
 
 def _check_needs(setup: Setup, path: str, part: Any) -> None:

@@ -9,7 +9,7 @@ from typing import Any, get_args
 
 from ttsflow.errors import PluginError
 from ttsflow.order import AFTER
-from ttsflow.protocols import CostModel, EnginePart, Stage, Task, Until, VerifierPart, Watch
+from ttsflow.protocols import CostModel, EnginePart, Predictor, Stage, Task, Until, VerifierPart, Watch
 from ttsflow.registry import MOUNT, Registry
 
 __all__ = ["PROTOCOLS", "explain", "join", "schema", "walk"]
@@ -19,6 +19,7 @@ PROTOCOLS: Mapping[Any, str] = {
     Stage: "stage",
     Watch: "watch",
     Until: "until",
+    Predictor: "predictor",
     EnginePart: "engine",
     VerifierPart: "verifier",
     CostModel: "cost",

@@ -21,6 +21,7 @@ __all__ = [
     "EnginePart",
     "Leaping",
     "Observer",
+    "Predictor",
     "Reply",
     "Stage",
     "Task",
@@ -60,6 +61,15 @@ class Watch(Protocol):
         before it must be asked again (None: until one of them ends). It is taken at its word by an
         engine in virtual time; without it that is one token.
         """
+        ...
+
+
+@runtime_checkable
+class Predictor(Protocol):
+    """Foresees how long a trajectory will be."""
+
+    def __call__(self, trace: Trace, /) -> tuple[int, int | None]:
+        """Return the least and the most tokens it will have; None: any number."""
         ...
 
 
@@ -194,7 +204,11 @@ class Verifier(Protocol):
 
 @runtime_checkable
 class VerifierPart(Protocol):
-    """Settings of a verifier. A plain one is wrapped by ``ttsflow.verifiers.batch.Batched``."""
+    """Settings of a verifier. A plain one is wrapped by ``ttsflow.verifiers.batch.Batched``.
+
+    An oracle has a method ``open_for(task)`` besides, which is then called instead of ``open``; any
+    verifier or engine may have ``check()``, which refuses its settings before anything is opened.
+    """
 
     def open(self) -> Verifier:
         """Return the working verifier."""

@@ -13,7 +13,7 @@ from ttsflow.assemble import Setup
 from ttsflow.driver import Driver
 from ttsflow.engines import warm
 from ttsflow.ledger import Ledger
-from ttsflow.protocols import Engine, Verifier
+from ttsflow.protocols import Engine, Task, Verifier
 from ttsflow.settle import Rules
 from ttsflow.status import Status
 from ttsflow.trace import Recorder
@@ -47,8 +47,16 @@ class Session:
     def __enter__(self) -> Self:
         """Open engine and verifier. Raises ``ModelError``, ``MissingExtra``, ``ConfigError``."""
         self._engine = warm.acquire(self.setup.engine)
-        self._verifier = self.setup.verifier.open() if self.setup.verifier else None
+        self._verifier = self._open_verifier()
         return self
+
+    def _open_verifier(self) -> Verifier | None:
+        part = self.setup.verifier
+        if part is None:
+            return None
+        # An oracle alone reads what is correct from the task.
+        open_for: Callable[[Task], Verifier] | None = getattr(part, "open_for", None)
+        return part.open() if open_for is None else open_for(self.setup.task)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -12,7 +12,7 @@ from ttsflow.ops import Note
 from ttsflow.strategies.flow import Steps
 from ttsflow.types import Candidate, State
 
-__all__ = ["Aggregate", "voters"]
+__all__ = ["Aggregate", "checked_weight", "voters"]
 
 
 def voters(pool: Sequence[Candidate]) -> list[Candidate]:
@@ -24,14 +24,24 @@ def voters(pool: Sequence[Candidate]) -> list[Candidate]:
     return [found[path] for path in sorted(found)]
 
 
+def checked_weight(score: float) -> float:
+    """Return a score that may be added up as a vote. Raises ``ValueError`` for a negative one."""
+    if score < 0:
+        msg = f"a vote cannot weigh {score:.4g}: set `transform: sigmoid` or `softmax` on `aggregate`."
+        raise ValueError(msg)
+    return score
+
+
 @dataclass(frozen=True, slots=True)
 class Aggregate:
     """Chooses the answer.
 
     ``how``: majority counts votes; weighted adds up scores per answer; best takes the candidate of
     the highest score; first takes the first one with an answer. A candidate without a score is left
-    out of weighted and best. Scores that may be negative need ``transform`` (sigmoid, or softmax over
-    the question) before they can be added up.
+    out of weighted and best. Scores that may be negative need a ``transform`` before they can be added
+    up: sigmoid; softmax over the question's voters, of scores divided by ``temperature`` (CISC, arXiv
+    2502.06233); or borda, (N - rank + 1)^``power`` of the N voters ranked by score from 1 on, equal ones
+    in sample order (arXiv 2502.18581).
 
     ``ties`` decides between answers of equal weight: first in sample order, the one with the shortest
     trajectory, or the one with the highest score. With ``least`` the leader needs that share of all
@@ -41,7 +51,9 @@ class Aggregate:
     how: Literal["majority", "weighted", "best", "first"] = "majority"
     ties: Literal["first", "shortest", "score"] = "first"
     least: float = 0.0
-    transform: Literal["none", "sigmoid", "softmax"] = "none"
+    transform: Literal["none", "sigmoid", "softmax", "borda"] = "none"
+    temperature: float = 1.0
+    power: float = 0.5
 
     def __post_init__(self) -> None:
         if not 0 <= self.least <= 1:
@@ -50,6 +62,14 @@ class Aggregate:
             raise ConfigError(f"`how: {self.how}` counts no votes, so no share can be asked for.", "least")
         if self.how != "weighted" and self.transform != "none":
             raise ConfigError("only `how: weighted` adds scores up.", "transform")
+        if not 0 < self.temperature < math.inf:
+            raise ConfigError(f"must be above 0, got {self.temperature}.", "temperature")
+        if not 0 <= self.power < math.inf:
+            raise ConfigError(f"must be at least 0, got {self.power}.", "power")
+        for field, transform in (("temperature", "softmax"), ("power", "borda")):
+            default = type(self).__dataclass_fields__[field].default
+            if getattr(self, field) != default and self.transform != transform:
+                raise ConfigError(f"only `transform: {transform}` reads it.", field)
 
     @property
     def needs(self) -> frozenset[str]:
@@ -92,12 +112,13 @@ class Aggregate:
         if self.transform == "sigmoid":
             return [1 / (1 + math.exp(-s)) if s >= 0 else math.exp(s) / (1 + math.exp(s)) for s in scores]
         if self.transform == "softmax":
-            exps = [math.exp(score - max(scores)) for score in scores]
+            exps = [math.exp((score - max(scores)) / self.temperature) for score in scores]
             return [e / math.fsum(exps) for e in exps]
-        if min(scores) < 0:
-            msg = f"a vote cannot weigh {min(scores):.4g}: set `transform: sigmoid` or `softmax`."
-            raise ValueError(msg)
-        return scores
+        if self.transform == "borda":
+            places = sorted(range(len(scores)), key=lambda place: (-scores[place], place))
+            ranks = {place: rank for rank, place in enumerate(places)}
+            return [(len(scores) - ranks[place]) ** self.power for place in range(len(scores))]
+        return [checked_weight(score) for score in scores]
 
     def _break(self, tied: Sequence[Candidate]) -> Candidate:
         if self.ties == "shortest":

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from ttsflow.errors import ConfigError
 from ttsflow.ops import Generate, Generated, Request, Unit
-from ttsflow.protocols import Watch
-from ttsflow.strategies.flow import Steps
+from ttsflow.protocols import Until, Watch
+from ttsflow.strategies.flow import Steps, holds
 from ttsflow.types import Candidate, State
 
 __all__ = ["MOST", "GenerateStage"]
@@ -26,7 +26,7 @@ class GenerateStage:
     different children. A step ends after ``separator`` (default: the task's), or after
     ``step_tokens`` tokens (default: ``sampling.max_step_tokens``). ``unit: tokens`` is the same without a
     separator. ``watch`` may end requests early; one that depends on the candidates so far has a method
-    ``bind(state)``, which returns the watch to use.
+    ``bind(state)``, which returns the watch to use. Nothing is asked for when ``unless`` holds already.
     """
 
     n: int = 1
@@ -35,6 +35,7 @@ class GenerateStage:
     separator: str | None = None
     step_tokens: int | None = None
     watch: Watch | None = None
+    unless: Until | None = None
 
     def __post_init__(self) -> None:
         if self.n < 1:
@@ -65,6 +66,9 @@ class GenerateStage:
 
     def __call__(self, state: State) -> Steps:
         """Ask for the candidates and put them into the pool."""
+        reason = None if self.unless is None else holds(self.unless, state)
+        if reason is not None:
+            return state.with_(stopped=state.stopped or reason or None)
         if self.unit != "whole" and state.pool:
             return (yield from self._extend(state))
         count = self.n if self.total is None else min(self.n, self.total - len(state.pool))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -22,25 +23,43 @@ class Select:
     ``keep`` keeps that many of the whole pool. ``into`` with ``copies`` is the choice of a search:
     only active candidates compete, the best ``into / copies`` survive and each stands ``copies``
     times in the new pool (so that the next step gives it as many children); candidates that have
-    ended stay aside and remain.
+    ended stay aside and remain. ``share`` keeps that part of the pool, rounded up.
 
-    ``by`` score prefers high scores, ``by`` tokens short trajectories; ``prefer`` turns that round.
-    Equal ones are taken in sample order. With ``answered`` only finished candidates with an answer
-    are eligible.
+    ``by`` score prefers high scores, ``by`` tokens short trajectories, ``by`` order the first samples;
+    ``prefer`` turns that round. Equal ones are taken in sample order, or with ``ties: all`` all that
+    equal the last one kept stay. With ``answered`` only finished candidates with an answer are
+    eligible, and of those only the ones with at least ``least_tokens`` tokens, if there are any.
     """
 
-    by: Literal["score", "tokens"] = "score"
+    by: Literal["score", "tokens", "order"] = "score"
     keep: int | None = None
+    share: float | None = None
     into: int | None = None
     copies: int = 1
     prefer: Literal["most", "least"] | None = None
     answered: bool = False
+    least_tokens: int = 0
+    ties: Literal["order", "all"] = "order"
 
     def __post_init__(self) -> None:
-        if (self.keep is None) == (self.into is None):
-            raise ConfigError("set exactly one of `keep` and `into`.", "keep")
+        if sum(setting is not None for setting in (self.keep, self.share, self.into)) != 1:
+            raise ConfigError("set exactly one of `keep`, `share` and `into`.", "keep")
         if self.keep is not None and self.keep < 1:
             raise ConfigError(f"at least one candidate must be kept, got {self.keep}.", "keep")
+        if self.share is not None and not 0 < self.share <= 1:
+            raise ConfigError(f"a share lies above 0 and up to 1, got {self.share}.", "share")
+        self._check_eligible()
+        self._check_width()
+
+    def _check_eligible(self) -> None:
+        if self.least_tokens < 0:
+            raise ConfigError(f"a length cannot be negative, got {self.least_tokens}.", "least_tokens")
+        if self.least_tokens and not self.answered:
+            raise ConfigError("only `answered: true` looks at it.", "least_tokens")
+        if self.ties == "all" and self.into is not None:
+            raise ConfigError("a search keeps its width; only `keep` and `share` may keep more.", "ties")
+
+    def _check_width(self) -> None:
         if self.copies < 1:
             raise ConfigError(f"a survivor stands at least once in the pool, got {self.copies}.", "copies")
         if self.into is None:
@@ -66,8 +85,8 @@ class Select:
     def __call__(self, state: State) -> Steps:
         """Prune, and tell the trace who was kept and who was not."""
         if self.into is None:
-            eligible = [c for c in state.pool if not self.answered or (c.finished and c.answer)]
-            kept = self._best(eligible, self.keep or 0)
+            eligible = self._eligible(state.pool)
+            kept = self._best(eligible, self.keep or math.ceil((self.share or 0) * len(eligible)))
             pool = tuple(kept)
         else:
             active = [c for c in state.pool if c.active]
@@ -87,12 +106,29 @@ class Select:
         )
         return state.with_(pool=pool)
 
+    def _eligible(self, pool: Sequence[Candidate]) -> list[Candidate]:
+        if not self.answered:
+            return list(pool)
+        answered = [c for c in pool if c.finished and c.answer]
+        return [c for c in answered if len(c.tokens) >= self.least_tokens] or answered
+
     def _best(self, candidates: Sequence[Candidate], count: int) -> list[Candidate]:
         """Return the best ``count``, best first; a missing score is worse than any."""
         most = (self.prefer or ("most" if self.by == "score" else "least")) == "most"
+        places = {path: place for place, path in enumerate(sorted(c.path for c in candidates))}
 
-        def rank(candidate: Candidate) -> tuple[bool, float, Path]:
-            value = candidate.score if self.by == "score" else float(len(candidate.tokens))
-            return (value is None, 0.0 if value is None else -value if most else value, candidate.path)
+        def value(candidate: Candidate) -> tuple[bool, float]:
+            if self.by == "score":
+                number = candidate.score
+            else:
+                number = len(candidate.tokens) if self.by == "tokens" else places[candidate.path]
+            return (number is None, 0.0 if number is None else -number if most else number)
 
-        return sorted(candidates, key=rank)[:count]
+        def rank(candidate: Candidate) -> tuple[tuple[bool, float], Path]:
+            return value(candidate), candidate.path
+
+        ranked = sorted(candidates, key=rank)
+        kept = ranked[:count]
+        if self.ties == "all" and kept:
+            kept += [c for c in ranked[count:] if value(c) == value(kept[-1])]
+        return kept

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 from ttsflow.errors import ConfigError
 from ttsflow.protocols import Until
-from ttsflow.strategies.aggregate import voters
+from ttsflow.strategies.aggregate import checked_weight, voters
 from ttsflow.types import State
 
 __all__ = ["Agreed", "AllFinished", "AllOf", "AnyOf", "Finished", "Not", "PoolSize", "Stopped"]
@@ -27,11 +28,13 @@ class AllFinished:
 class Agreed:
     """One answer has at least ``share`` of the votes, and there are at least ``at_least`` votes.
 
-    Answers that tie for the lead do not agree, whatever the share.
+    With ``by`` score a vote weighs its candidate's score, which must not be negative; one without a score
+    has no vote. Answers that tie for the lead do not agree, whatever the share.
     """
 
     share: float = 0.5
     at_least: int = 2
+    by: Literal["votes", "score"] = "votes"
 
     def __post_init__(self) -> None:
         if not 0 < self.share <= 1:
@@ -39,15 +42,25 @@ class Agreed:
         if self.at_least < 1:
             raise ConfigError(f"at least one vote is needed, got {self.at_least}.", "at_least")
 
+    @property
+    def needs(self) -> frozenset[str]:
+        """Scores, where they decide."""
+        return frozenset({"scores"}) if self.by == "score" else frozenset()
+
     def __call__(self, state: State) -> str | None:
         """Return who agrees."""
-        votes = Counter(c.answer.key for c in voters(state.pool) if c.answer)
-        total = votes.total()
-        if total < self.at_least:
+        pool = [c for c in voters(state.pool) if self.by == "votes" or c.score is not None]
+        weights: dict[str, float] = {}
+        for candidate in pool:
+            weight = 1.0 if self.by == "votes" else checked_weight(candidate.score or 0.0)
+            key = candidate.answer.key if candidate.answer else ""
+            weights[key] = weights.get(key, 0.0) + weight
+        total = math.fsum(weights.values())
+        if len(pool) < self.at_least or not total:
             return None
-        (_, top), *others = votes.most_common(2)
-        agreed = top / total >= self.share and all(count < top for _, count in others)
-        return f"agreed: {top} of {total} votes" if agreed else None
+        top, *others = sorted(weights.values(), reverse=True)
+        agreed = top / total >= self.share and all(weight < top for weight in others)
+        return f"agreed: {top:.4g} of {total:.4g} votes" if agreed else None
 
 
 @dataclass(frozen=True, slots=True)

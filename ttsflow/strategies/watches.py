@@ -2,36 +2,49 @@
 
 from __future__ import annotations
 
-from bisect import insort
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from ttsflow.errors import ConfigError
 from ttsflow.ops import Decision, Trace
-from ttsflow.protocols import Observer
+from ttsflow.protocols import Observer, Predictor, Watch
+from ttsflow.strategies.aggregate import voters
+from ttsflow.types import State
 
-__all__ = ["FirstFinished"]
+__all__ = ["FirstFinished", "LastFinished", "ThinkingEnded"]
 
 
 @dataclass(frozen=True, slots=True)
 class FirstFinished:
     """First-finish search (arXiv 2505.18149): keeps the ``k`` shortest valid trajectories.
 
-    Defined on tokens, not on arrival: with T the length of the k-th shortest valid trajectory, every
-    other one is ended as soon as it has T tokens, so that the result does not depend on the number of
-    seats and the tokens decoded in lock-step are sum min(L_i, T). A trajectory is valid when it ended
-    by itself and its answer was parsed. When fewer than ``k`` of all launched are valid, up to
-    ``refill`` more are launched, as many as are missing.
+    With ``order`` tokens it is defined on tokens, not on arrival: with T the length of the k-th shortest
+    valid trajectory, every other one is ended as soon as it has T tokens, so that the result does not
+    depend on the number of seats and the tokens decoded in lock-step are sum min(L_i, T). A trajectory
+    is valid when it ended by itself and its answer was parsed; those the pool holds already count. With
+    ``order`` arrival all others end once ``k`` have arrived, for engines that report tokens late.
+
+    With a ``marker`` such as ``</think>`` a trajectory has finished where its text first holds it: the
+    thinking part decides, and what has ended thinking may write its answer (short-m@k, arXiv
+    2505.17813). One without a marker has finished at its end.
+
+    When fewer than ``k`` of all launched are valid, up to ``refill`` more are launched, as many as are
+    missing.
     """
 
     k: int = 1
     refill: int = 0
+    order: Literal["tokens", "arrival"] = "tokens"
+    marker: str | None = None
 
     def __post_init__(self) -> None:
         if self.k < 1:
             raise ConfigError(f"at least one must finish, got {self.k}.", "k")
         if self.refill < 0:
             raise ConfigError(f"a number of samples cannot be negative, got {self.refill}.", "refill")
+        if self.marker == "":
+            raise ConfigError("an empty marker is in every text; null means the end of the text.", "marker")
 
     def check(self, n: int) -> None:
         """Refuse to wait for more candidates than are launched."""
@@ -39,27 +52,149 @@ class FirstFinished:
             raise ConfigError(f"k={self.k} of n={n} can never finish; use k <= n.", "watch.k")
 
     def begin(self, size: int) -> Observer:
+        """Return the observer of one operation that nothing came before."""
+        return _First(self, size, ())
+
+    def bind(self, state: State) -> Watch:
+        """Return the watch for a pool that may hold valid trajectories already."""
+        return _FirstAfter(self, tuple(len(candidate.tokens) for candidate in voters(state.pool)))
+
+
+@dataclass(frozen=True, slots=True)
+class _FirstAfter:
+    watch: FirstFinished
+    known: tuple[int, ...]
+
+    def begin(self, size: int) -> Observer:
+        return _First(self.watch, size, self.known)
+
+
+class _First:
+    """Observes one operation; ``done`` holds where every trace has finished, by its index."""
+
+    def __init__(self, watch: FirstFinished, size: int, known: Sequence[int]) -> None:
+        self.watch = watch
+        self.most = size + watch.refill
+        self.known = [(length, -1) for length in known]
+        self.done: dict[int, int] = {}
+        self.cut: int | None = None
+
+    def __call__(self, traces: Sequence[Trace], changed: Sequence[int]) -> Decision | None:
+        news = self._note(traces, changed)
+        k, order = self.watch.k, self.watch.order
+        # Equal lengths are taken in sample order; what the pool held already came before all.
+        ranked = sorted([*self.known, *((length, index) for index, length in self.done.items())])
+        if len(ranked) < k:
+            self.cut = None
+            if news and len(traces) < self.most and all(trace.candidate for trace in traces):
+                return Decision(launch=min(k - len(ranked), self.most - len(traces)))
+            return None
+        self.cut = cut = ranked[k - 1][0]
+        chosen = {index for _, index in ranked[:k]}
+        suspects = [i for i in (range(len(traces)) if news else changed) if traces[i].candidate is None]
+        if order == "tokens":
+            suspects = [i for i in suspects if i in self.done or len(traces[i].tokens) >= cut]
+        late = tuple(i for i in suspects if i not in chosen)
+        if not (late or news):
+            return None
+        # With a marker or by arrival, tokens beyond the cut were needed.
+        bound = cut if order == "tokens" and self.watch.marker is None else None
+        return Decision(abort=late, cut=bound, reason=f"first {k} finished after {cut} tokens")
+
+    def leap(self, traces: Sequence[Trace]) -> int | None:
+        """Return how far the longest running trace is from the cut."""
+        if self.watch.marker is not None:
+            return 1
+        if self.cut is None or self.watch.order == "arrival":
+            return None
+        longest = max((len(trace.tokens) for trace in traces if trace.candidate is None), default=0)
+        return max(1, self.cut - longest)
+
+    def _note(self, traces: Sequence[Trace], changed: Sequence[int]) -> bool:
+        """Note what has finished; return whether anything has, or has ended without an answer."""
+        news = False
+        marker = self.watch.marker
+        for index in changed:
+            trace, candidate = traces[index], traces[index].candidate
+            place = None if marker is None else trace.find(marker)
+            if candidate is not None:
+                news = True
+                self.done.pop(index, None)
+                if candidate.finished and candidate.answer:
+                    self.done[index] = len(trace.tokens) if place is None else place
+            elif place is not None and index not in self.done:
+                news = True
+                self.done[index] = place
+        return news
+
+
+@dataclass(frozen=True, slots=True)
+class ThinkingEnded:
+    """Knows that a trajectory which has closed its thinking will not grow much more.
+
+    A trajectory whose text holds ``marker`` ends with at most ``answer_tokens`` more; one that still
+    thinks will be at least ``answer_tokens`` longer than it is.
+    """
+
+    marker: str = "</think>"
+    answer_tokens: int = 0
+
+    def __post_init__(self) -> None:
+        if not self.marker:
+            raise ConfigError("an empty marker is in every text.", "marker")
+        if self.answer_tokens < 0:
+            raise ConfigError(f"must be at least 0, got {self.answer_tokens}.", "answer_tokens")
+
+    def __call__(self, trace: Trace) -> tuple[int, int | None]:
+        """Return the least and the most tokens it will have."""
+        place = trace.find(self.marker)
+        if place is None:
+            return len(trace.tokens) + self.answer_tokens, None
+        return place + self.answer_tokens, place + self.answer_tokens
+
+
+@dataclass(frozen=True, slots=True)
+class LastFinished:
+    """Ends trajectories that cannot be among the ``k`` longest, as ``predictor`` foresees their length.
+
+    For last-finish search: a trajectory is ended as soon as ``k`` others, running or valid, will be
+    longer than it can become. What it would have written, its answer, would have had no vote. Should
+    some of those ``k`` turn out without an answer, fewer than ``k`` vote.
+    """
+
+    k: int
+    predictor: Predictor
+
+    def __post_init__(self) -> None:
+        if self.k < 1:
+            raise ConfigError(f"at least one must be kept, got {self.k}.", "k")
+
+    def check(self, n: int) -> None:
+        """Refuse to keep more candidates than are launched."""
+        if self.k > n:
+            raise ConfigError(f"k={self.k} of n={n} can never finish; use k <= n.", "watch.k")
+
+    def begin(self, size: int) -> Observer:
         """Return the observer of one operation."""
-        most = size + self.refill
-        lengths: list[int] = []
+        del size
 
         def observe(traces: Sequence[Trace], changed: Sequence[int]) -> Decision | None:
-            ended = False
-            for index in changed:
-                candidate = traces[index].candidate
-                if candidate is not None:
-                    ended = True
-                    if candidate.finished and candidate.answer:
-                        insort(lengths, len(traces[index].tokens))
-            if len(lengths) < self.k:
-                if ended and len(traces) < most and all(trace.candidate for trace in traces):
-                    return Decision(launch=min(self.k - len(lengths), most - len(traces)))
+            del changed
+            least: dict[int, int] = {}
+            most: dict[int, int] = {}
+            for index, trace in enumerate(traces):
+                candidate = trace.candidate
+                if candidate is None:
+                    least[index], bound = self.predictor(trace)
+                    if bound is not None:
+                        most[index] = bound
+                elif candidate.finished and candidate.answer:
+                    least[index] = self.predictor(trace)[0]
+            longest = sorted(least.values(), reverse=True)[: self.k]
+            if len(longest) < self.k:
                 return None
-            cut = lengths[self.k - 1]
-            suspects = range(len(traces)) if ended else changed
-            late = tuple(i for i in suspects if traces[i].candidate is None and len(traces[i].tokens) >= cut)
-            if not (late or ended):
-                return None
-            return Decision(abort=late, cut=cut, reason=f"first {self.k} finished after {cut} tokens")
+            short = tuple(index for index, bound in most.items() if bound < longest[-1])
+            reason = f"{self.k} others are longer than {longest[-1]} tokens"
+            return Decision(abort=short, reason=reason) if short else None
 
         return observe

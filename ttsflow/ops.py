@@ -49,6 +49,7 @@ class Request:
 
     A ``probe`` is text put behind the parent that makes the model answer at once ("": the task's own
     words). Its candidate is parsed for an answer however it ended, and is not meant to be continued.
+    ``greedy`` takes the likeliest tokens whatever the run's sampling says.
     """
 
     parent: Candidate | None = None
@@ -56,6 +57,7 @@ class Request:
     separator: str | None = None
     step_tokens: int | None = None
     probe: str | None = None
+    greedy: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ttsflow.errors import ConfigError
 from ttsflow.flight import Border, Live
 from ttsflow.lineage import seed_of
@@ -34,6 +36,7 @@ class Rules:
         self.certainty = certainty
         self.keep_logprobs = keep_logprobs
         self.stop = tuple(dict.fromkeys((*task.stop, *sampling.stop)))
+        self._greedy = replace(sampling, temperature=0.0)
         self._reach = max(map(len, self.stop), default=1) - 1
 
     def prefix(self, request: Request) -> Tokens:
@@ -78,7 +81,7 @@ class Rules:
         return EngineRequest(
             id=live.id,
             prompt=prompt + live.prefix,
-            sampling=self.sampling,
+            sampling=self._greedy if live.request.greedy else self.sampling,
             seed=seed_of(self.seed, problem.id, live.path),
             max_tokens=border.limit,
             stop=stop,

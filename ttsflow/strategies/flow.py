@@ -8,7 +8,6 @@ from types import GeneratorType
 from typing import Any, Literal
 
 from ttsflow.errors import ConfigError
-from ttsflow.lineage import Path
 from ttsflow.ops import Fork, Op
 from ttsflow.protocols import Reply, Stage, Until
 from ttsflow.types import Candidate, State
@@ -65,12 +64,14 @@ class Repeat:
 
     It also ends when a stage stops the problem, and when a round changed nothing, since then no later
     round would. In the last round a stage that generates steps completes its candidates instead, so
-    that none is left open at the depth limit.
+    that none is left open at the depth limit; with ``complete`` false it makes a step like any other,
+    for a loop that another one follows.
     """
 
     stages: Mapping[str, Stage]
     at_most: int
     until: Until | None = None
+    complete: bool = True
 
     def __post_init__(self) -> None:
         if not self.stages:
@@ -84,7 +85,7 @@ class Repeat:
         state = state.with_(stopped=None)
         for number in range(self.at_most):
             before = state.pool
-            state = state.with_(round=number, last=number == self.at_most - 1)
+            state = state.with_(round=number, last=self.complete and number == self.at_most - 1)
             for stage in self.stages.values():
                 state = yield from run_stage(stage, state)
                 if state.stopped:
@@ -121,22 +122,29 @@ class Each:
     """Splits the pool and runs its stages on every part side by side.
 
     ``by`` candidate gives each candidate its own branch, ``by`` subtree keeps together those that
-    descend from one first sample. Branches do not wait for each other; their pools are joined in
-    order. A reason to stop within a branch ends that branch alone.
+    descend from one first sample, and with ``size`` above 1 those of so many first samples in a row.
+    Branches do not wait for each other; their pools are joined in order. A reason to stop within a
+    branch ends that branch alone.
     """
 
     stages: Mapping[str, Stage]
     by: Literal["candidate", "subtree"] = "subtree"
+    size: int = 1
 
     def __post_init__(self) -> None:
         if not self.stages:
             raise ConfigError("each needs at least one stage.", "stages")
+        if self.size < 1:
+            raise ConfigError(f"a part has at least one first sample, got {self.size}.", "size")
+        if self.size > 1 and self.by == "candidate":
+            raise ConfigError("only `by: subtree` puts several first samples together.", "size")
 
     def __call__(self, state: State) -> Steps:
         """Fork, wait for all branches, and join their pools."""
-        parts: dict[Path, list[Candidate]] = {}
+        parts: dict[int, list[Candidate]] = {}
+        roots = {root: place for place, root in enumerate(sorted({c.path[:1] for c in state.pool}))}
         for place, candidate in enumerate(state.pool):
-            key = candidate.path[:1] if self.by == "subtree" else (place,)
+            key = place if self.by == "candidate" else roots[candidate.path[:1]] // self.size
             parts.setdefault(key, []).append(candidate)
         if not parts:
             return state

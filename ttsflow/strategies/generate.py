@@ -27,6 +27,7 @@ class GenerateStage:
     ``step_tokens`` tokens (default: ``sampling.max_step_tokens``). ``unit: tokens`` is the same without a
     separator. ``watch`` may end requests early; one that depends on the candidates so far has a method
     ``bind(state)``, which returns the watch to use. Nothing is asked for when ``unless`` holds already.
+    ``multiple_of`` refuses an ``n`` that later stages could not split evenly.
     """
 
     n: int = 1
@@ -36,14 +37,27 @@ class GenerateStage:
     step_tokens: int | None = None
     watch: Watch | None = None
     unless: Until | None = None
+    multiple_of: int = 1
 
     def __post_init__(self) -> None:
         if self.n < 1:
             raise ConfigError(f"at least one sample is needed, got {self.n}.", "n")
         if self.n > MOST:
             raise ConfigError(f"at most {MOST:,} samples are drawn at once, got {self.n:,}.", "n")
+        if self.multiple_of < 1 or self.n % self.multiple_of:
+            low = max(1, self.n // max(1, self.multiple_of)) * self.multiple_of
+            raise ConfigError(
+                f"n={self.n} is no multiple of {self.multiple_of}; use {low} or {low + self.multiple_of}.",
+                "n",
+            )
         if self.total is not None and self.total < 1:
             raise ConfigError(f"at least one sample is needed, got {self.total}.", "total")
+        self._check_unit()
+        check = getattr(self.watch, "check", None)
+        if check is not None:
+            check(self.n)
+
+    def _check_unit(self) -> None:
         if self.step_tokens is not None and self.step_tokens < 1:
             raise ConfigError(f"a step has at least one token, got {self.step_tokens}.", "step_tokens")
         if self.separator == "":
@@ -55,9 +69,6 @@ class GenerateStage:
             raise ConfigError("only steps have a border; set `unit: step`, or leave it out.", field)
         if self.unit != "whole" and self.total is not None:
             raise ConfigError("only whole trajectories are added up to a total.", "total")
-        check = getattr(self.watch, "check", None)
-        if check is not None:
-            check(self.n)
 
     @property
     def needs(self) -> frozenset[str]:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from ttsflow.ops import Score, Scored
+from ttsflow.lineage import Path
+from ttsflow.ops import Score, Scored, Verdict
 from ttsflow.strategies.flow import Steps
-from ttsflow.types import State
+from ttsflow.types import Candidate, State
 
-__all__ = ["Reduce", "Verify", "reduce_scores"]
+__all__ = ["Reduce", "Verify", "reduce_scores", "unscored", "with_scores"]
 
 Reduce = Literal["last", "min", "mean", "prod", "geometric"]
 
@@ -55,20 +56,32 @@ class Verify:
 
     def __call__(self, state: State) -> Steps:
         """Ask for the scores and store them."""
-        wanted = {
-            candidate.path: candidate
-            for candidate in state.pool
-            if candidate.tokens and not candidate.scores and candidate.finish not in {"aborted", "failed"}
-        }
+        wanted = unscored(state.pool)
         if not wanted:
             return state
         reply: Scored = yield Score(tuple(wanted.values()))
-        scored = {}
-        for candidate, verdict in zip(wanted.values(), reply.verdicts, strict=True):
-            if verdict.reason:
-                scored[candidate.path] = candidate.with_(finish="failed", answer=None, reason=verdict.reason)
-            else:
-                score = reduce_scores(verdict.scores, self.reduce)
-                scored[candidate.path] = candidate.with_(scores=verdict.scores, score=score)
-        pool = tuple(scored.get(candidate.path, candidate) for candidate in state.pool)
+        pool = with_scores(state.pool, wanted, reply.verdicts, self.reduce)
         return state.with_(pool=pool, spent=reply.spent)
+
+
+def unscored(pool: Sequence[Candidate]) -> dict[Path, Candidate]:
+    """Return the candidates that a verifier has yet to see, by path."""
+    return {
+        candidate.path: candidate
+        for candidate in pool
+        if candidate.tokens and not candidate.scores and candidate.finish not in {"aborted", "failed"}
+    }
+
+
+def with_scores(
+    pool: Sequence[Candidate], asked: Mapping[Path, Candidate], verdicts: Sequence[Verdict], reduce: Reduce
+) -> tuple[Candidate, ...]:
+    """Return the pool with the verdicts on those ``asked`` about, in the order of asking."""
+    scored = {}
+    for candidate, verdict in zip(asked.values(), verdicts, strict=True):
+        if verdict.reason:
+            scored[candidate.path] = candidate.with_(finish="failed", answer=None, reason=verdict.reason)
+        else:
+            score = reduce_scores(verdict.scores, reduce)
+            scored[candidate.path] = candidate.with_(scores=verdict.scores, score=score)
+    return tuple(scored.get(candidate.path, candidate) for candidate in pool)

@@ -57,7 +57,8 @@ class FirstFinished:
 
     def bind(self, state: State) -> Watch:
         """Return the watch for a pool that may hold valid trajectories already."""
-        return _FirstAfter(self, tuple(len(candidate.tokens) for candidate in voters(state.pool)))
+        known = tuple(len(candidate.tokens) for candidate in voters(state.pool))
+        return _FirstAfter(self, known) if known else self
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 # make setup      build .venv (about 3 minutes; once, and again when requirements change)
 # make demo       five strategies on a real small model
 # make test       everything; engine tests load the model and run one after another
-# make test-fast  what needs no model
+# make test-fast  what needs no model, on all cores
 # make lint       ruff and mypy
 
 PYTHON ?= python3
@@ -11,6 +11,8 @@ READY := $(VENV)/.ready
 # Compiling every file of torch and vLLM takes a minute; Python compiles the few that are used by itself.
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
 GPU := $(shell nvidia-smi >/dev/null 2>&1 && echo yes)
+# A worker per core; whole files, so that what a file's tests share is made once.
+PARALLEL := -n auto --dist loadfile
 ENGINE_TESTS := $(if $(GPU),engine or gpu,engine)
 
 # Without it vLLM may drop to one thread; two engines at once would slow each other down many times.
@@ -42,11 +44,11 @@ demo: setup
 	$(BIN)/python benchmarks/demo.py
 
 test: setup
-	$(BIN)/python -m pytest -m "not engine and not gpu"
+	$(BIN)/python -m pytest $(PARALLEL) -m "not engine and not gpu"
 	$(BIN)/python -m pytest -m "$(ENGINE_TESTS)"
 
 test-fast: setup
-	$(BIN)/python -m pytest -m "not engine and not install and not gpu"
+	$(BIN)/python -m pytest $(PARALLEL) -m "not engine and not install and not gpu"
 
 lint: setup
 	$(BIN)/ruff check .

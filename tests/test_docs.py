@@ -6,6 +6,7 @@ import inspect
 import json
 import re
 import shlex
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,9 @@ FILES = sorted(file for file in (*DOCS.rglob("*.md"), ROOT / "README.md") if fil
 
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _STRATEGY = re.compile(r"# (?:conf/)?strategy/(\w+)\.yaml$")
+
+#: What the page of every strategy says, in this order.
+HEADINGS = ("What it does", "Settings", "Cost", "When it loses", "Example", "Related")
 
 
 def blocks(file, language):
@@ -92,7 +96,7 @@ def config_dir(tmp_path_factory):
 def on_fake(mapping):
     """Return a composed config with the fake engine, after the settings of its own were checked."""
     build("engine", mapping["engine"], "engine", plugins.load())
-    return {**mapping, "engine": {"use": "fake"}}
+    return mapping if mapping["engine"]["use"] == "fake" else {**mapping, "engine": {"use": "fake"}}
 
 
 # --- examples run -------------------------------------------------------------------------------------
@@ -109,6 +113,11 @@ def test_commands(line, config_dir, capsys):
     assert command in cli.COMMANDS
     if command in {"list", "plugins"}:
         assert cli.main([command, *words]) == 0
+        return
+    if command == "record":
+        folder, option, _ = words
+        assert option == "-o"
+        assert any(f"hydra.run.dir={folder}" in line for file in FILES for line in blocks(file, "bash"))
         return
     if "--config-dir" in words:
         place = words.index("--config-dir")
@@ -206,11 +215,11 @@ def test_the_plugin_works(install, tmp_path):
 
 def shown_default(field):
     if field.default_factory is not dataclasses.MISSING:
-        value = field.default_factory()
-    elif field.default is dataclasses.MISSING:
-        return "required"
-    else:
-        value = field.default
+        return shown(field.default_factory())
+    return "required" if field.default is dataclasses.MISSING else shown(field.default)
+
+
+def shown(value):
     if isinstance(value, str):
         plain = re.fullmatch(r"\w+", value)
         return f"`{value}`" if plain else f"`{json.dumps(value)}`"
@@ -231,14 +240,45 @@ def test_every_setting_of_a_part_is_described(kind):
     assert told == wanted
 
 
+@cache
+def settings(name):
+    """Return what a strategy file sets beside its stages: its variables, or the fields of its root part."""
+    mapping = compose([f"strategy={name}"])
+    fields = {key: value for key, value in mapping["strategy"].items() if key not in {"use", "stages"}}
+    return {**fields, **mapping["variables"]}
+
+
 def test_every_strategy_is_described():
     told = {row[0]: " ".join(row) for row in rows(page("strategies.md"), 7) if len(row) == 6}
     for entry in own("strategy"):
-        variables = compose([f"strategy={entry.name}"])["variables"]
-        assert "n" in variables
-        for name, value in variables.items():
-            assert f"`{name}` {value}" in told[f"`{entry.name}`"]
+        assert "n" in settings(entry.name)
+        for name, value in settings(entry.name).items():
+            row = told[f"`{entry.name}`"]
+            assert f"`{name}` {shown(value).strip('`')}" in row or f"`{name}` `{value}`" in row
     assert len(told) == len(own("strategy")) + 2  # the head of the table and the line below it
+
+
+def test_every_strategy_has_a_page():
+    names = {entry.name for entry in own("strategy")}
+    assert {file.stem for file in (DOCS / "strategies").glob("*.md")} == names
+    for name in names:
+        assert f"](strategies/{name}.md)" in page("strategies.md")
+
+
+@pytest.mark.parametrize("entry", own("strategy"), ids=lambda entry: entry.name)
+def test_the_page_of_a_strategy_is_complete(entry):
+    text = page(f"strategies/{entry.name}.md")
+    assert text.startswith(f"# `{entry.name}`\n")
+    assert tuple(re.findall(r"^## (.+)$", text, re.MULTILINE)) == HEADINGS
+    head, _, *told = rows(section(text, "Settings"), 4)
+    assert head == ("setting", "default", "what", "default from")
+    assert [row[:2] for row in told] == [(f"`{k}`", shown(v)) for k, v in settings(entry.name).items()]
+    assert all(row[2] and row[3] for row in told)
+    assert {row[0] for row in rows(section(text, "Cost"), 2)} >= {"decoded", "serial"}
+    for source in re.findall(r"arXiv [\d.]+\d", entry.notes["source"]):
+        assert source in text.partition("\n## ")[0]
+    (examples,) = blocks(DOCS / "strategies" / f"{entry.name}.md", "bash")
+    assert re.search(rf"^ttsflow run .*\bstrategy={entry.name}\b", examples, re.MULTILINE)
 
 
 def test_every_task_file_is_named():

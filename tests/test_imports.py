@@ -13,18 +13,20 @@ PACKAGE = Path(ttsflow.__file__).parent
 
 #: From the bottom up: a module may import from its own line and from those above it.
 LAYERS = (
-    "errors lineage describe fingerprint metrics status interrupt",
+    "errors lineage confidence describe fingerprint fields majority metrics status interrupt sandbox",
     "types order values registry hookspecs replace",
     "ops",
     "protocols",
-    "strategies verifiers tasks costs engines parts",
+    "strategies verifiers tasks costs engines parts recordings library",
     "build plugins ledger trace",
     "builtin assemble mount loading translate flight verifying results",
     "config settle decoding summary",
     "driver listing",
     "session display testing",
     "run pipeline",
+    "analysis",
     "sweep",
+    "commands",
     "cli",
     "__main__",
 )

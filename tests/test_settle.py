@@ -1,7 +1,7 @@
 """Where trajectories and steps end, and what their text is."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ttsflow.errors import ConfigError
@@ -10,8 +10,10 @@ from ttsflow.ledger import Account
 from ttsflow.lineage import Lineage
 from ttsflow.ops import Progress, Request
 from ttsflow.settle import Rules
+from ttsflow.tasks.extract import PROBE
+from ttsflow.tasks.plain import Plain
 from ttsflow.testing import FakeTask
-from ttsflow.types import Problem, Sampling
+from ttsflow.types import Candidate, Problem, Sampling
 
 PROBLEM = Problem("?", id="p")
 
@@ -101,6 +103,7 @@ def test_a_stop_string_may_straddle_a_step_cut_by_its_limit():
     assert made[-1].tokens == (0, 1, 2, 3)
 
 
+@settings(deadline=None)
 @given(
     st.lists(st.text("ab\n.", min_size=1, max_size=3), min_size=1, max_size=12),
     st.lists(st.sampled_from(["\n\n", "ab", ".", "a.b", "bb"]), unique=True, max_size=2),
@@ -222,3 +225,104 @@ def test_stop_strings_of_task_and_sampling_are_merged_and_the_separator_joins_fo
 def test_the_stop_string_that_is_complete_first_cuts_also_when_a_step_came_between():
     rules = rules_of(Pieces("a", "b", "X", ".", "c"), stop=("abX.", "bX"), max_step_tokens=2)
     assert whole(rules).text == steps(rules)[-1].text == "a"
+
+
+# --- probes ----------------------------------------------------------------------------------------
+
+PIECES = ("x", "Answer: 1", "\n", "\nAnswer: ", "4", "!", "Answer: 7", "Say: ", "<stop>", "5")
+WORDS = PIECES.index("\nAnswer: ")
+SAY = PIECES.index("Say: ")
+
+
+class Asked(Pieces):
+    """A tokenizer for which a text is one piece."""
+
+    def tokenize(self, text):
+        return (self.pieces.index(text),)
+
+
+def ask(rules, parent, said, *, finish="length", stop=None, **settings):
+    """Probe ``parent``, to which the engine says the pieces ``said``; return its candidate."""
+    request = Request(parent, "tokens", step_tokens=2, probe=settings.pop("probe", ""))
+    live = live_of(rules, request, (*parent.path, 0))
+    asked = rules.engine_request(live, PROBLEM, (), priority=0, stream=False)
+    assert asked.prompt == live.prefix
+    live.trace.tokens.extend(PIECES.index(piece) for piece in said)
+    return rules.candidate(PROBLEM, live, (), Progress("r", finish=finish, stop=stop))
+
+
+def working(*tokens):
+    text = "".join(PIECES[token] for token in tokens)
+    return Candidate((0,), (), tokens, text, finish="step", extra={"probes": ("4",)})
+
+
+def test_a_probe_puts_words_behind_the_candidate_and_reads_what_follows():
+    rules = rules_of(Asked(*PIECES))
+    made = ask(rules, working(0, 2), ["4", "!"])
+    assert made.tokens == (0, 2, WORDS, 4, 5)
+    assert made.text == "x\n\nAnswer: 4!"
+    assert made.answer.key == "4"
+    assert made.path == (0, 0)
+    assert made.tokens_new == 2
+    assert made.finish == "step"
+    assert made.extra == {"probes": ("4",)}
+
+
+def test_the_words_of_a_probe_may_be_its_own():
+    rules = rules_of(Asked(*PIECES))
+    made = ask(rules, working(0), ["Answer: 7"], probe="Say: ")
+    assert made.tokens == (0, SAY, 6)
+    assert made.answer.key == "7"
+
+
+@pytest.mark.parametrize("finish", ["stop", "length"])
+def test_a_probe_is_read_however_it_ended(finish):
+    assert ask(rules_of(Asked(*PIECES)), working(0), ["4"], finish=finish).answer.key == "4"
+
+
+def test_what_the_trajectory_says_is_no_answer_of_the_probe():
+    rules = rules_of(Asked(*PIECES))
+    assert ask(rules, working(1), ["x"], probe="Say: ").answer is None
+    assert ask(rules, working(1), ["!"]).answer is None
+
+
+def test_thinking_that_the_trajectory_has_left_open_does_not_hide_the_answer_of_a_probe():
+    pieces = ("<think>maybe 3 or ", PROBE, "5}", "$.")
+    engine = Asked(*pieces)
+    rules = Rules(engine, Plain(), Sampling(), 0, 0)
+    parent = Candidate((0,), (), (0,), pieces[0], finish="step")
+    live = live_of(rules, Request(parent, "tokens", step_tokens=9, probe=""), (0, 0))
+    live.trace.tokens.extend([2])
+    assert rules.candidate(PROBLEM, live, (), Progress("r", finish="length")).answer.key == "5"
+    # A box that is still open says nothing.
+    live.trace.tokens.clear()
+    assert rules.candidate(PROBLEM, live, (), Progress("r", finish="length")).answer is None
+
+
+def test_a_stop_string_within_the_words_or_before_them_ends_no_probe():
+    rules = rules_of(Asked(*PIECES), stop=("Answer", "<stop>"))
+    made = ask(rules, working(1), ["4", "<stop>"], finish="stop", stop="<stop>")
+    assert made.finish == "stop"
+    assert made.text == "Answer: 1\nAnswer: 4"
+    assert made.answer.key == "4"
+
+
+def test_a_probe_is_limited_by_its_tokens_and_the_context_alone():
+    engine = Asked(*PIECES)
+    rules = rules_of(engine, max_tokens=2)
+    request = Request(working(0, 2), "tokens", step_tokens=5, probe="")
+    prefix = rules.prefix(request)
+    assert prefix == (0, 2, WORDS)
+    assert rules.border(request, (), prefix).limit == 5
+    engine.context = 7
+    border = rules.border(request, (0,), prefix)
+    assert (border.limit, border.room, border.separator) == (3, 3, None)
+
+
+def test_steps_by_length_end_at_their_length_and_no_separator():
+    rules = rules_of(Pieces(*"ab\ncd\nefgh"), max_step_tokens=99)
+    made = [go(rules, Request(None, "tokens", step_tokens=4), (0,))]
+    while made[-1].active:
+        made.append(go(rules, Request(made[-1], "tokens", step_tokens=4), (*made[-1].path, 0)))
+    assert [c.text for c in made] == ["ab\nc", "ab\ncd\nef", "ab\ncd\nefgh"]
+    assert [c.finish for c in made] == ["step", "step", "stop"]

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from ttsflow.engines import demo_model, vllm_check
+from ttsflow.engines import demo_model, vllm_check, vllm_load
 from ttsflow.engines.demo_model import cache_folder, check_demo_model, demo_model_path
 from ttsflow.engines.vllm import RESERVED, VLLM
 from ttsflow.errors import ConfigError, MissingExtra, ModelError
@@ -18,9 +18,11 @@ def _cpu_build(monkeypatch):
     """Pretend that the CPU build is installed, whatever is."""
     monkeypatch.setattr(vllm_check, "installed", lambda: ("0.32.0", True))
     monkeypatch.setattr(
-        vllm_check, "engine_arguments", lambda: frozenset({"seed", "max_logprobs", "swap_space"})
+        vllm_check, "engine_arguments", lambda: frozenset({"seed", "max_logprobs", "logits_processors"})
     )
-    monkeypatch.delenv("VLLM_CPU_KVCACHE_SPACE", raising=False)
+    monkeypatch.setattr(vllm_check, "_processors", tuple)
+    for name in ("VLLM_CPU_KVCACHE_SPACE", "VLLM_ENABLE_V1_MULTIPROCESSING"):
+        monkeypatch.delenv(name, raising=False)
 
 
 @pytest.fixture
@@ -60,6 +62,7 @@ def test_building_refuses_what_can_never_work(settings, path):
         ({"model": "SmolLM2-135M-instruct"}, "model", "'SmolLM2-135M-Instruct'"),
         ({"args": {"max_logprob": 5}}, "args.max_logprob", "max_logprobs"),
         ({"args": {"zzz": 5}}, "args.zzz", "EngineArgs"),
+        ({"args": {"logits_processors": "own:Own"}}, "args.logits_processors", "list"),
         ({"block_size": 16}, "block_size", "32"),
         ({"chat_template": "no_such_file.jinja"}, "chat_template", "no_such_file.jinja"),
     ],
@@ -191,6 +194,62 @@ def test_settings_are_equal_by_value_and_fixed():
 def test_capabilities_are_known_before_opening():
     assert VLLM("org/name").capabilities.logprobs == 20
     assert VLLM("org/name", args={"max_logprobs": 50}).capabilities.logprobs == 50
+
+
+def test_certainty_is_claimed_where_the_model_runs_in_this_process():
+    assert VLLM("org/name").capabilities.certainty
+    assert VLLM("org/name", args={"tensor_parallel_size": 1, "seed": 3}).capabilities.certainty
+    assert VLLM("org/name", args={"logits_processors": ["own.module:Own"]}).capabilities.certainty
+
+
+@pytest.mark.parametrize(
+    ("args", "word"),
+    [
+        ({"tensor_parallel_size": 2}, "tensor_parallel_size"),
+        ({"data_parallel_size": 4}, "data_parallel_size"),
+        ({"distributed_executor_backend": "mp"}, "distributed_executor_backend"),
+        ({"speculative_config": {"method": "ngram"}}, "speculative"),
+        ({"spec_model": "org/small"}, "speculative"),
+        ({"return_sampling_mask": True}, "return_sampling_mask"),
+    ],
+)
+def test_certainty_is_not_claimed_where_it_cannot_be_measured(args, word):
+    part = VLLM("org/name", args=args)
+    assert not part.capabilities.certainty
+    assert word in vllm_check.unmeasured(part)
+
+
+def test_a_core_in_its_own_process_cannot_measure_certainty(monkeypatch):
+    monkeypatch.setenv("VLLM_ENABLE_V1_MULTIPROCESSING", "1")
+    assert VLLM("org/name").capabilities.certainty  # the CPU build is kept in this process whatever is set
+    monkeypatch.setattr(vllm_check, "installed", lambda: ("0.32.0", False))
+    assert not VLLM("org/name").capabilities.certainty
+    assert "VLLM_ENABLE_V1_MULTIPROCESSING" in vllm_check.unmeasured(VLLM("org/name"))
+    monkeypatch.setenv("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
+    assert VLLM("org/name").capabilities.certainty
+
+
+def test_capabilities_need_no_vllm(monkeypatch):
+    def installed():
+        raise MissingExtra("vLLM is not installed")
+
+    monkeypatch.setattr(vllm_check, "installed", installed)
+    monkeypatch.setenv("VLLM_ENABLE_V1_MULTIPROCESSING", "1")
+    assert not VLLM("org/name").capabilities.certainty
+
+
+def test_a_processor_that_vllm_loads_by_itself_would_come_first(monkeypatch):
+    monkeypatch.setattr(vllm_check, "_processors", lambda: ("penalty",))
+    assert "'penalty'" in vllm_check.unmeasured(VLLM("org/name"))
+
+
+def test_the_processor_of_ttsflow_is_the_first_and_only_where_it_can_work():
+    settings = vllm_load._settings(VLLM("org/name", args={"logits_processors": ["own:Own"]}), cpu=True)
+    assert settings["logits_processors"] == [vllm_load.PROCESSOR, "own:Own"]
+    assert vllm_load._settings(VLLM("org/name"), cpu=True)["logits_processors"] == [vllm_load.PROCESSOR]
+    for own in ({}, {"logits_processors": ["own:Own"]}):
+        settings = vllm_load._settings(VLLM("org/name", args={"spec_model": "small", **own}), cpu=True)
+        assert settings.get("logits_processors") == own.get("logits_processors")
 
 
 def test_checking_imports_neither_torch_nor_vllm():

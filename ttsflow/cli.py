@@ -1,4 +1,4 @@
-"""The command line: ``ttsflow run | list | explain | plugins``.
+"""The command line: ``ttsflow COMMAND``; what does not run anything is in ``commands``.
 
 Exit codes: 0, 1 for a run that failed, 2 for a mistake in config, command or plugins, 130 for Ctrl-C and
 143 for a polite kill. Everything heavy is imported by the command that needs it.
@@ -14,31 +14,20 @@ import signal
 import sys
 from collections.abc import Callable, Sequence
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any, NoReturn
 
-from ttsflow import interrupt
+from ttsflow import commands, interrupt
+from ttsflow.commands import Parser, overridden, warn
 from ttsflow.errors import ConfigError, TtsflowError, suggest
 
 __all__ = ["main"]
 
-_OVERRIDES = "settings as key=value, such as strategy=ffs strategy.n=16 engine.seats=64"
-
-
-class _Parser(argparse.ArgumentParser):
-    """Says how settings are written when an option is unknown."""
-
-    def error(self, message: str) -> NoReturn:
-        """Print the message and exit with code 2."""
-        hint = " Settings are written key=value, without dashes." if "unrecognized" in message else ""
-        self.exit(2, f"error: {message}.{hint} See `{self.prog} --help`.\n")
-
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command and return the exit code."""
-    parser = _Parser(
+    parser = Parser(
         prog="ttsflow",
         description="Test-time scaling of language models as declarative pipelines.",
-        epilog="commands:\n" + "".join(f"  {n:9}{c.__doc__}\n" for n, c in COMMANDS.items()),
+        epilog="commands:\n" + "".join(f"  {n:14}{c.__doc__}\n" for n, c in COMMANDS.items()),
         formatter_class=argparse.RawDescriptionHelpFormatter,
         usage="ttsflow COMMAND ...",
     )
@@ -85,7 +74,7 @@ def _version() -> str:
 
 def _run(argv: Sequence[str]) -> int:
     """Run one config, or a sweep over many with -m."""
-    parser = _Parser(prog="ttsflow run", description=_run.__doc__)
+    parser = Parser(prog="ttsflow run", description=_run.__doc__)
     parser.add_argument(
         "-m",
         "--multirun",
@@ -93,9 +82,9 @@ def _run(argv: Sequence[str]) -> int:
         help="run every combination of values such as strategy.n=4,16",
     )
     parser.add_argument("-q", "--quiet", action="store_true", help="show no progress and no table of a run")
-    args = _parse(parser, argv)
+    args = overridden(parser, argv)
     _check_folder(args.overrides, multirun=args.multirun)
-    _warn()
+    warn()
     with interrupt.handled():
         if args.multirun:
             from ttsflow.sweep import sweep
@@ -118,58 +107,16 @@ def _run(argv: Sequence[str]) -> int:
         return int(summary.status == "failed")
 
 
-def _list(argv: Sequence[str]) -> int:
-    """Show what is installed and can be named in a config, of one kind or of all."""
-    parser = _Parser(prog="ttsflow list", description=_list.__doc__)
-    parser.add_argument("kind", nargs="?", help="such as strategy, stage, verifier or task")
-    kind = parser.parse_args(argv).kind
-    from ttsflow.listing import show_parts
-    from ttsflow.plugins import load
-
-    kinds = {entry.kind for entry in load().choices()}
-    if kind is not None and kind not in kinds:
-        raise ConfigError(f"there is no kind of part '{kind}'. {suggest(kind, kinds)}")
-    _warn()
-    show_parts(load(), kind)
-    return 0
-
-
-def _explain(argv: Sequence[str]) -> int:
-    """Print the strategy that would run, with all its settings, as YAML to paste and edit."""
-    parser = _Parser(prog="ttsflow explain", description=_explain.__doc__)
-    args = _parse(parser, argv)
-    from ttsflow.build import build, explain
-    from ttsflow.config import compose, to_yaml
-    from ttsflow.plugins import load
-
-    _warn()
-    stage = build("stage", compose(args.overrides, args.config_dir)["strategy"], "strategy", load())
-    print(to_yaml(explain(stage, load())), end="")
-    return 0
-
-
-def _plugins(argv: Sequence[str]) -> int:
-    """Show the installed plugins, what they add, and what is wrong with them."""
-    _Parser(prog="ttsflow plugins", description=_plugins.__doc__).parse_args(argv)
-    from ttsflow.listing import show_plugins
-    from ttsflow.plugins import plugins, problems
-
-    show_plugins(plugins(), problems())
-    return 0
-
-
 COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
     "run": _run,
-    "list": _list,
-    "explain": _explain,
-    "plugins": _plugins,
+    "show": commands.show,
+    "record": commands.record,
+    "profile": commands.profile,
+    "replay-table": commands.replay_table,
+    "list": commands.what,
+    "explain": commands.explain,
+    "plugins": commands.plugins,
 }
-
-
-def _parse(parser: argparse.ArgumentParser, argv: Sequence[str]) -> Any:
-    parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help=_OVERRIDES)
-    parser.add_argument("--config-dir", metavar="DIR", help="a folder with config groups of your own")
-    return parser.parse_intermixed_args(argv)
 
 
 def _check_folder(overrides: Sequence[str], *, multirun: bool) -> None:
@@ -179,14 +126,6 @@ def _check_folder(overrides: Sequence[str], *, multirun: bool) -> None:
         if line.lstrip("+").startswith(f"hydra.{idle}."):
             kind = "a sweep" if multirun else "a single run"
             raise ConfigError(f"{kind} does not read it; set hydra.{used}.dir.", f"hydra.{idle}")
-
-
-def _warn() -> None:
-    """Say what is wrong with installed plugins; only what they provide is missing."""
-    from ttsflow.plugins import problems
-
-    for problem in problems():
-        print(f"warning: {problem}", file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -112,11 +112,11 @@ class Decoding:
 
     def _leap(self) -> int | None:
         """Return how many tokens a sequence may grow before a watch or a budget has to be asked."""
-        if self.ledger.budget:
-            return 1
         flights = {live.flight: None for live in self.live.values()}
         watched = [flight for flight in flights if flight.observer is not None]
         leaps = [_leap_of(flight) for flight in watched]
+        if self.ledger.budget:
+            leaps.append(self.ledger.room(self.engine.now()))
         return min((leap for leap in leaps if leap is not None), default=None)
 
     def _submit(self, flight: Flight, request: Request) -> None:

@@ -12,6 +12,7 @@ from ttsflow.types import Usage
 
 __all__ = ["Account", "Budget", "Ledger"]
 
+_FAR = 1 << 20
 _GOING_ON = Usage(output=1, serial=1, engine_steps=1, seconds=1.0, joules=1.0)
 """What a running request adds to at every step."""
 
@@ -156,6 +157,30 @@ class Ledger:
         if not self.budget.run:
             return None
         return self._reached("run", self.budget.run, self._run_usage(now, started), live=live)
+
+    def room(self, now: float) -> int:
+        """Return how many tokens all running requests may grow before a limit has to be looked at again.
+
+        A power of two, so that nobody passes a limit in one leap. One where time costs something: how
+        long tokens take is the engine's affair.
+        """
+        scopes = [
+            (self.budget.problem, account.usage(now), account.live)
+            for account in self.open
+            if account.live and self.budget.problem
+        ]
+        scopes.append((self.budget.run, self.total(now), sum(account.live for account in self.open)))
+        return min(self._room(limits, usage, live) for limits, usage, live in scopes)
+
+    def _room(self, limits: Mapping[str, float], usage: Usage, live: int) -> int:
+        room = _FAR
+        for unit, limit in limits.items():
+            model = self.costs[unit]
+            if model(usage + Usage(seconds=1.0)) != model(usage):
+                return 1
+            while room > 1 and model(usage + Usage(output=room * live, serial=room)) >= limit:
+                room //= 2
+        return room
 
     def quote(self, account: Account, samples: int, now: float, started: float) -> Quotation:
         """Return price and funds for ``samples`` more samples, and reserve their price.

@@ -9,19 +9,24 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from copy import copy, deepcopy
 from pathlib import Path
 from secrets import token_hex
-from typing import Any
+from typing import Any, Self
 
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
+from hydra._internal.config_repository import ConfigRepository
 from hydra._internal.utils import create_config_search_path
 from hydra.core.config_search_path import ConfigSearchPath
 from hydra.core.config_store import ConfigStore
+from hydra.core.default_element import GroupDefault
+from hydra.core.object_type import ObjectType
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.utils import setup_globals
 from hydra.errors import HydraException
+from hydra.plugins.config_source import ConfigResult
 from hydra.types import RunMode
 from hydra.version import VersionBase, setbase
 from omegaconf import DictConfig, OmegaConf, open_dict
@@ -44,10 +49,53 @@ _OPEN = re.compile(
     r"^(strategy|engine|verifier|task|cost|budget|sampling)\.(?![^=]*\bstages\.[^.=]+=\s*null\s*$)[^=]*="
 )
 
+#: How many parsed files are kept; a process reads a few dozen, unless it writes new ones all the time.
+_MOST_PARSED = 500
+
+#: Hydra's own settings that do not come from one of its config groups.
+_NO_GROUP = re.compile(r"hydra[.:](run|sweep|job|runtime)\b")
+
 _lock = threading.RLock()
 
 # The same for all jobs of a sweep (Hydra hands the cache on), different for two runs in one second.
 OmegaConf.register_new_resolver("ttsflow.unique", lambda: token_hex(3), use_cache=True, replace=True)
+
+
+class _Repository(ConfigRepository):
+    """Reads config files; parses one again only when its content has changed.
+
+    Unless ``whole``, Hydra's own config is left without its groups (logging, help, launcher, sweeper),
+    which take most of the time of composing and which only a sweep reads.
+    """
+
+    _parsed: dict[tuple[str, str, str, bytes], ConfigResult | None] = {}  # noqa: RUF012 - of the process
+
+    def __init__(self, search_path: ConfigSearchPath) -> None:
+        super().__init__(search_path)
+        self.whole = True
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        """Hydra copies it for every composition; a deep copy would take its whole store along."""
+        return copy(self)
+
+    def load_config(self, config_path: str) -> ConfigResult | None:
+        """Return a file as Hydra does, None when there is none."""
+        source = self._find_object_source(config_path, ObjectType.CONFIG)
+        if source is None or source.scheme() not in ("file", "pkg"):
+            result = super().load_config(config_path)
+            if config_path == "hydra/config" and result and not self.whole:
+                for default in result.defaults_list or ():
+                    if isinstance(default, GroupDefault):
+                        default.value = None
+            return result
+        folder = Path(source.path) if source.scheme() == "file" else config_folder(source.path)
+        content = folder.joinpath(*f"{config_path.removesuffix('.yaml')}.yaml".split("/")).read_bytes()
+        key = (source.provider, source.path, config_path, content)
+        if key not in self._parsed:
+            if len(self._parsed) >= _MOST_PARSED:
+                self._parsed.clear()
+            self._parsed[key] = super().load_config(config_path)
+        return deepcopy(self._parsed[key])
 
 
 class Loader(ConfigLoaderImpl):
@@ -58,8 +106,10 @@ class Loader(ConfigLoaderImpl):
 
     def __init__(self, search_path: ConfigSearchPath) -> None:
         super().__init__(search_path)
+        self.repository = self._files = _Repository(search_path)
         self.referenced: set[str] = set()
-        self._so_far = OmegaConf.create()
+        self._so_far: dict[Any, Any] = {}
+        self._replaced = False
         self._overrides: list[Any] = []
 
     def load_configuration(
@@ -81,6 +131,9 @@ class Loader(ConfigLoaderImpl):
         applied = (
             own if run_mode == RunMode.MULTIRUN else own + [_OPEN.sub(r"++\g<0>", line) for line in task]
         )
+        self._files.whole = run_mode == RunMode.MULTIRUN or any(
+            "hydra" in _NO_GROUP.sub("", line) for line in overrides
+        )
         self._overrides = [one for one in parsed if not one.is_hydra_override()]
         for one in self._overrides:
             if one.key_or_group in GROUPS and isinstance(one.value(), list):
@@ -101,18 +154,24 @@ class Loader(ConfigLoaderImpl):
 
     def _compose_config_from_defaults_list(self, defaults: list[Any], repo: Any) -> DictConfig:
         """Merge the files; a part that another file replaces with a different `use` loses its settings."""
-        self._so_far = OmegaConf.create()
+        self._so_far, self._replaced = {}, False
         config = super()._compose_config_from_defaults_list(defaults, repo)
-        remove_gone(config)
+        if self._replaced:
+            remove_gone(config)
         self._make_room(config)
         return config
 
     def _load_single_config(self, default: Any, repo: Any) -> Any:
         loaded = super()._load_single_config(default, repo)
-        mark_replaced(self._so_far, loaded.config)
-        self._so_far.merge_with(loaded.config)
+        if not isinstance(loaded.config, DictConfig) or list(loaded.config) == ["hydra"]:
+            return loaded
         raw: Any = OmegaConf.to_container(loaded.config, resolve=False)
-        if isinstance(raw, dict) and "strategy" in raw:
+        if _replaces(self._so_far, raw):
+            self._replaced = True
+            mark_replaced(OmegaConf.create(self._so_far), loaded.config)
+            raw = OmegaConf.to_container(loaded.config, resolve=False)
+        _merge(self._so_far, raw)
+        if "strategy" in raw:
             self.referenced |= references(raw["strategy"], raw)
         return loaded
 
@@ -203,3 +262,20 @@ def _url(package: str) -> str:
     folder = config_folder(package)
     beside = package == OWN_CONFIGS and isinstance(folder, Path) and folder.parent.name != "ttsflow"
     return f"file://{folder}" if beside else f"pkg://{package}"
+
+
+def _replaces(old: Mapping[Any, Any], new: Mapping[Any, Any]) -> bool:
+    """Return whether ``new`` names another `use` for any part of ``old``."""
+    if "use" in old and "use" in new and old["use"] != new["use"]:
+        return True
+    both = ((old[key], value) for key, value in new.items() if key in old)
+    return any(isinstance(one, dict) and isinstance(two, dict) and _replaces(one, two) for one, two in both)
+
+
+def _merge(old: dict[Any, Any], new: Mapping[Any, Any]) -> None:
+    """Merge a file into what those before it came to, both unresolved, as OmegaConf does."""
+    for key, value in new.items():
+        if isinstance(value, dict) and isinstance(old.get(key), dict):
+            _merge(old[key], value)
+        elif value != "???" or key not in old:
+            old[key] = value

@@ -1,11 +1,29 @@
-"""Intervals for what a run measured."""
+"""What recorded samples say: mean@k, pass@k, pass^k and maj@k, and intervals for what a run measured.
+
+Four numbers that are easily taken for one another, with n samples of a question of which c are right:
+
+- **mean@k**: the share of right answers among the first k samples. What one sample is worth.
+- **pass@k**: the chance that at least one of k samples is right. What a perfect choice is worth.
+- **pass^k**: the chance that all k samples are right. What one can rely on.
+- **maj@k**: the chance that the most frequent answer of k samples is right. What voting is worth.
+
+One rule for missing answers everywhere: a sample without an answer counts, as wrong.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from fractions import Fraction
+from functools import lru_cache
 
-__all__ = ["paired_bootstrap", "wilson"]
+from ttsflow.majority import maj_at_k
+
+__all__ = ["maj_at_k", "mean_at_k", "paired_bootstrap", "pass_at_k", "pass_hat_k", "rates", "wilson"]
+
+#: One sample: the key of its answer, None where it has none, and whether it is right.
+Sampled = tuple[str | None, bool | None]
 
 
 def wilson(successes: int, trials: int, z: float = 1.959963984540054) -> tuple[float, float]:
@@ -46,3 +64,89 @@ def paired_bootstrap(
     means = gains[np.random.default_rng(seed).integers(0, len(gains), (draws, len(gains)))].mean(axis=1)
     low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
     return float(gains.mean()), float(low), float(high)
+
+
+def mean_at_k(correct: Sequence[bool | None], k: int | None = None) -> float:
+    """Return mean@k: the share of right ones among the first ``k`` samples, of all by default.
+
+    None is a missing answer and counts as wrong. Raises ``ValueError`` for k < 1 and k > n.
+    """
+    k = len(correct) if k is None else k
+    _check("mean@", len(correct), 0, k)
+    return sum(map(bool, correct[:k])) / k
+
+
+def pass_at_k(n: int, c: int, k: int) -> float:
+    """Return pass@k = 1 - C(n-c, k) / C(n, k): at least one of ``k`` out of ``n`` samples is right.
+
+    The unbiased estimator for one question with ``c`` right samples (arXiv 2107.03374, section 2.1),
+    from integers, rounded once. ``n`` and ``c`` count samples of one question, never questions. Raises
+    ``ValueError`` for k < 1 and k > n: what n samples do not tell is not made up.
+    """
+    _check("pass@", n, c, k)
+    return (math.comb(n, k) - math.comb(n - c, k)) / math.comb(n, k)
+
+
+def pass_hat_k(n: int, c: int, k: int) -> float:
+    """Return pass^k = C(c, k) / C(n, k): all of ``k`` out of ``n`` samples are right.
+
+    For one question with ``c`` right samples (arXiv 2406.12045, section 4). Raises as ``pass_at_k``.
+    """
+    _check("pass^", n, c, k)
+    return math.comb(c, k) / math.comb(n, k)
+
+
+def rates(
+    questions: Sequence[Sequence[Sampled]], ks: Iterable[int] | None = None
+) -> dict[int, dict[str, float | None]]:
+    """Return ``{k: {"mean@k", "pass@k", "pass^k", "maj@k"}}``, means over questions.
+
+    A question is its samples in the order of sampling. Every k of ``ks`` is there and always n, the
+    number of samples per question (the least one where they differ); by default 1, 2, 4, 8 ... and n.
+    An answer judged both right and wrong is as right as the share of its samples. "maj@k" is None when
+    a sample is right and its answer not on record, for then nobody knows what it voted for. Raises
+    ``ValueError`` without questions, for k < 1 and k > n, and for an answer without a verdict.
+    """
+    n = min((len(samples) for samples in questions), default=0)
+    if not n:
+        raise ValueError(f"every question needs a sample, and there are {len(questions)} questions.")
+    if any(right is None and answer is not None for samples in questions for answer, right in samples):
+        raise ValueError("an answer is neither right nor wrong; leave out questions that were not graded.")
+    chosen = (1 << power for power in range(n.bit_length())) if ks is None else ks
+    counted = [(len(samples), sum(bool(right) for _, right in samples)) for samples in questions]
+    known = all(answer is not None or not right for samples in questions for answer, right in samples)
+    groups = [_groups(samples) for samples in questions] if known else []
+    majority = lru_cache(maxsize=None)(maj_at_k)
+    found: dict[int, dict[str, float | None]] = {}
+    for k in sorted({*chosen, n}):
+        _check("every rate at ", n, 0, k)
+        found[k] = {
+            "mean@k": _mean([mean_at_k([right for _, right in samples], k) for samples in questions]),
+            "pass@k": _mean([pass_at_k(samples, right, k) for samples, right in counted]),
+            "pass^k": _mean([pass_hat_k(samples, right, k) for samples, right in counted]),
+            "maj@k": _mean([majority(*group, k) for group in groups]) if known else None,
+        }
+    return found
+
+
+def _groups(samples: Sequence[Sampled]) -> tuple[tuple[int, ...], tuple[int | Fraction, ...], int]:
+    """Return the samples per answer, how right each answer is, and how many samples have none."""
+    counts = Counter(answer for answer, _ in samples if answer is not None)
+    right = Counter(answer for answer, correct in samples if answer is not None and correct)
+    shares = [Fraction(right[answer], count) for answer, count in counts.items()]
+    # In one order, so that questions with the same votes are worked out once; whole numbers are faster.
+    votes = sorted(zip(counts.values(), shares, strict=True), reverse=True)
+    worth = tuple(int(share) if share.denominator == 1 else share for _, share in votes)
+    return tuple(count for count, _ in votes), worth, len(samples) - sum(counts.values())
+
+
+def _mean(values: Sequence[float]) -> float:
+    return math.fsum(values) / len(values)
+
+
+def _check(name: str, n: int, c: int, k: int) -> None:
+    """Refuse numbers that cannot be, and a k that the samples say nothing about."""
+    if not 0 <= c <= n:
+        raise ValueError(f"there are n = {n} samples, so {c} of them cannot be right.")
+    if not 1 <= k <= n:
+        raise ValueError(f"{name}{k} needs 1 <= k <= n, and there are n = {n} samples per question.")

@@ -14,7 +14,7 @@ from ttsflow.lineage import Path
 from ttsflow.types import Candidate, Finish, Sampling, State, Tokens, Usage
 
 if TYPE_CHECKING:
-    from ttsflow.protocols import Stage, Watch
+    from ttsflow.protocols import Outlook, Stage, Watch
 
 __all__ = [
     "Decision",
@@ -62,10 +62,14 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Generate:
-    """Ask for continuations; reply: ``Generated``. ``watch`` may abort, add or end them midway."""
+    """Ask for continuations; reply: ``Generated``. ``watch`` may abort, add or end them midway.
+
+    ``outlook`` says what will follow, where the stages around know it.
+    """
 
     requests: tuple[Request, ...]
     watch: Watch | None = None
+    outlook: Outlook | None = None
 
 
 @dataclass(frozen=True, slots=True)

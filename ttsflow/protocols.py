@@ -9,9 +9,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
-from ttsflow.ops import Decision, EngineRequest, Op, Progress, Trace, Verdict
+from ttsflow.ops import Decision, EngineRequest, Op, Progress, Request, Trace, Verdict
 from ttsflow.types import Answer, Candidate, Problem, Prompt, State, Tokens, Usage
 
 __all__ = [
@@ -19,8 +19,10 @@ __all__ = [
     "CostModel",
     "Engine",
     "EnginePart",
+    "Fate",
     "Leaping",
     "Observer",
+    "Outlook",
     "Predictor",
     "Reply",
     "Stage",
@@ -60,6 +62,27 @@ class Watch(Protocol):
         An observer may have a method ``leap(traces)``: how many tokens each running trace may grow
         before it must be asked again (None: until one of them ends). It is taken at its word by an
         engine in virtual time; without it that is one token.
+        """
+        ...
+
+
+#: What is known of a candidate's survival while others are still open.
+Fate = Literal["certain", "possible", "beaten"]
+
+
+@runtime_checkable
+class Outlook(Protocol):
+    """What a search will ask for next, so that an engine may begin early; strategies never mention it."""
+
+    def children(self, candidate: Candidate, /) -> tuple[Request, ...]:
+        """Return exactly the requests that follow if ``candidate`` survives; none when others decide that."""
+        ...
+
+    def fate(self, score: float, known: Sequence[float], pending: int, /) -> Fate:
+        """Return whether a candidate with ``score`` survives.
+
+        ``known`` are the scores of the other candidates of the round that have one, ``pending`` counts
+        those that do not yet. Equal scores leave it possible.
         """
         ...
 

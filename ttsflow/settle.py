@@ -9,7 +9,7 @@ from ttsflow.flight import Border, Live
 from ttsflow.lineage import seed_of
 from ttsflow.ops import EngineRequest, Progress, Request
 from ttsflow.protocols import Engine, Task
-from ttsflow.types import Candidate, Problem, Sampling, Tokens
+from ttsflow.types import Answer, Candidate, Problem, Sampling, Tokens
 
 __all__ = ["Rules"]
 
@@ -118,13 +118,21 @@ class Rules:
             text=text,
             finish=finish,
             seed=seed_of(self.seed, problem.id, live.path),
-            answer=self.task.answer(text, problem) if finish == "stop" or probe is not None else None,
+            answer=self._answer(text, problem, live) if finish == "stop" or probe is not None else None,
             tokens_new=len(trace.tokens),
             logprobs=(*(parent.logprobs if parent else ()), *trace.logprobs),
             certainties=(*(parent.certainties if parent else ()), *trace.certainties),
             reason=end.reason,
             extra=parent.extra if parent else {},
         )
+
+    def _answer(self, text: str, problem: Problem, live: Live) -> Answer | None:
+        """Return what a text answers; of a probe only its words and what follows them are read."""
+        parent = live.request.parent
+        known = len(parent.text) if parent and live.request.probe is not None else 0
+        found = self.task.answer(text[known:], problem)
+        # An empty answer is none: it must not be able to win a vote.
+        return found if found is not None and found.key else None
 
     @staticmethod
     def _at_step_border(live: Live, end: Progress) -> bool:

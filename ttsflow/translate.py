@@ -39,7 +39,8 @@ def translated(registry: Registry, loader: ConfigLoaderImpl) -> Iterator[None]:
     except OmegaConfBaseException as error:
         raise _bad_key(error) from error
     except (HydraException, ConfigLoadError, ValueError) as error:
-        cause = error.__cause__
+        # Hydra does not always say `raise ... from`.
+        cause = error.__cause__ or error.__context__
         if isinstance(cause, OmegaConfBaseException):
             raise _bad_key(cause) from error
         raise _composition(str(error)) from error

@@ -7,13 +7,19 @@ import pytest
 from ttsflow.builtin import PARTS
 from ttsflow.costs.basic import Requests, Seconds, Tokens
 from ttsflow.strategies.aggregate import Aggregate
+from ttsflow.strategies.branch import Branch
 from ttsflow.strategies.budget_check import BudgetCheck
+from ttsflow.strategies.confidence import Confidence, LowConfidence
+from ttsflow.strategies.dedup import Dedup
 from ttsflow.strategies.flow import Each, Repeat, Sequence, When
 from ttsflow.strategies.generate import GenerateStage
+from ttsflow.strategies.lookahead import Lookahead
+from ttsflow.strategies.probe import Probe
+from ttsflow.strategies.recipe import Recipe
 from ttsflow.strategies.select import Select
 from ttsflow.strategies.until import AllFinished, PoolSize
 from ttsflow.strategies.verify import Verify
-from ttsflow.strategies.watches import FirstFinished
+from ttsflow.strategies.watches import FirstFinished, LastFinished, ThinkingEnded
 from ttsflow.tasks.arithmetic import Arithmetic
 from ttsflow.tasks.jsonl import Jsonl
 from ttsflow.tasks.plain import Plain
@@ -26,8 +32,11 @@ from ttsflow.testing.contracts import (
     VerifierContract,
     WatchContract,
 )
+from ttsflow.verifiers.answer import GoldAnswer
+from ttsflow.verifiers.confidence import ConfidenceScore
 from ttsflow.verifiers.constant import Constant, RandomScore
 from ttsflow.verifiers.equations import Equations
+from ttsflow.verifiers.tests import CodeTests
 
 
 @pytest.fixture
@@ -41,8 +50,8 @@ def parts(**known):
 
 @pytest.mark.parametrize(
     "settings",
-    [{}, {"capacity": 1}, {"capacity": 2, "preempt": 0.5}, {"logprobs": 0}],
-    ids=["plain", "one-seat", "preempting", "no-logprobs"],
+    [{}, {"capacity": 1}, {"capacity": 2, "preempt": 0.5}, {"logprobs": 0, "certainty": False}],
+    ids=["plain", "one-seat", "preempting", "no-signals"],
 )
 class TestFakeEngine(EngineContract):
     @pytest.fixture
@@ -64,6 +73,21 @@ STAGES = {
     "aggregate": Sequence(
         {"a": GenerateStage(5), "s": Verify(), "v": Aggregate(how="weighted", ties="score")}
     ),
+    "branch": Repeat({"step": STEP, "score": Verify(), "branch": Branch(4)}, at_most=4),
+    "dedup": Repeat({"step": STEP, "drop": Dedup()}, at_most=4),
+    "lookahead": Sequence({"step": STEP, "ahead": Lookahead(), "keep": Select(into=2)}),
+    "confidence": Sequence(
+        {
+            "warm_up": GenerateStage(4),
+            "more": GenerateStage(4, watch=LowConfidence(group=4)),
+            "score": Confidence(group=4),
+            "vote": Aggregate(how="weighted"),
+        }
+    ),
+    "probe": Repeat(
+        {"more": GenerateStage(2, unit="tokens", step_tokens=4), "probe": Probe(window=2)}, at_most=9
+    ),
+    "recipe": Recipe(4),
     "budget_check": Sequence({"a": GenerateStage(2), "b": BudgetCheck(0.5, 9)}),
 }
 
@@ -73,7 +97,15 @@ class TestStages(StageContract):
     pass
 
 
-@parts(first=FirstFinished(), more=FirstFinished(3, refill=2))
+WATCHES = {
+    "first_finished": FirstFinished(),
+    "more": FirstFinished(3, refill=2),
+    "last_finished": LastFinished(2, ThinkingEnded("1", 3)),
+    "low_confidence": LowConfidence(group=2, top=1),
+}
+
+
+@parts(**WATCHES)
 class TestWatches(WatchContract):
     pass
 
@@ -89,6 +121,18 @@ VERIFIERS = {
 @parts(**VERIFIERS)
 class TestVerifiers(VerifierContract):
     pass
+
+
+OUTCOMES = {
+    "answer": GoldAnswer(evaluation=True),
+    "confidence": ConfidenceScore("self_certainty"),
+    "tests": CodeTests(),
+}
+
+
+@parts(**OUTCOMES)
+class TestOutcomeVerifiers(VerifierContract):
+    whole = True
 
 
 COSTS = {"tokens": Tokens(prompt=0.1, verifier=0.2), "seconds": Seconds(), "requests": Requests()}
@@ -115,5 +159,6 @@ class TestJsonl(TaskContract):
 
 def test_every_shipped_part_of_these_kinds_is_held_to_its_contract():
     assert set(STAGES) == set(PARTS["stage"])
-    assert set(VERIFIERS) == set(PARTS["verifier"])
+    # Recorded scores belong to recorded samples alone; their own tests hold them to the protocol.
+    assert {*VERIFIERS, *OUTCOMES, "recorded"} == set(PARTS["verifier"])
     assert set(COSTS) == set(PARTS["cost"])

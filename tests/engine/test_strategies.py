@@ -1,7 +1,6 @@
-"""Every shipped strategy on a real model: repeatable, and every token in the books."""
+"""Shipped strategies on a real model: repeatable, and every token in the books."""
 
 import json
-from contextlib import contextmanager
 
 import pytest
 
@@ -25,6 +24,8 @@ SETTINGS = {
     "weighted_majority": ("strategy.n=4", "verifier=equations"),
     "self_consistency": ("strategy.n=8", "strategy.batch=2", "strategy.at_least=2"),
     "ffs": ("strategy.n=6", "strategy.k=2"),
+    "self_certainty": ("strategy.n=4",),
+    "dynasor": ("strategy.n=1", "strategy.chunk=8", "strategy.window=2", "strategy.probe_tokens=4"),
     "beam_search": ("strategy.n=4", "strategy.width=2", "verifier=equations"),
 }
 
@@ -35,7 +36,7 @@ def setup_of(name, *overrides):
 
 def run(engine, setup, folder=None, concurrency=2):
     """Run on the shared engine; return results by id, and the trace's candidate events if asked for."""
-    rules = Rules(engine, setup.task, setup.sampling, setup.seed, setup.logprobs)
+    rules = Rules(engine, setup.task, setup.sampling, setup.seed, setup.logprobs, certainty=setup.certainty)
     trace = JsonTrace(folder / "trace.jsonl") if folder else None
     driver = Driver(
         setup.strategy,
@@ -54,25 +55,8 @@ def run(engine, setup, folder=None, concurrency=2):
     return results, events
 
 
-@contextmanager
-def counting(engine):
-    """Count the tokens vLLM's own scheduler takes in, independently of any output."""
-    scheduler = engine._core.engine_core.engine_core.scheduler
-    original, count = scheduler.update_from_output, [0]
-
-    def update(scheduler_output, model_runner_output):
-        count[0] += sum(len(tokens) for tokens in model_runner_output.sampled_token_ids)
-        return original(scheduler_output, model_runner_output)
-
-    scheduler.update_from_output = update
-    try:
-        yield count
-    finally:
-        scheduler.update_from_output = original
-
-
 @pytest.mark.parametrize("strategy", SETTINGS)
-def test_twice_the_same_and_every_token_counted(engine, strategy):
+def test_twice_the_same_and_every_token_counted(engine, counting, strategy):
     setup = setup_of(strategy)
     with counting(engine) as count:
         first, _ = run(engine, setup)
@@ -94,7 +78,7 @@ def test_ffs_ends_its_siblings_and_counts_what_they_had(engine):
             assert result.stopped.startswith("first 2 finished after")
 
 
-def test_a_budget_ends_requests_on_the_engine(engine):
+def test_a_budget_ends_requests_on_the_engine(engine, counting):
     setup = setup_of("majority", "budget.problem.tokens=30")
     with counting(engine) as count:
         results, _ = run(engine, setup)

@@ -1,8 +1,9 @@
 """The vLLM adapter against real vLLM: what it reports is what was decoded, and nothing else."""
 
+import functools
+import math
 import os
 from collections import defaultdict
-from contextlib import contextmanager
 
 import pytest
 
@@ -22,11 +23,6 @@ SHOTS = (
 CHAT = (Message("user", "What is the capital of France?"),)
 GREEDY = Sampling(temperature=0)
 WILD = Sampling(temperature=2.0, top_p=1.0)  # the highest temperature vLLM takes
-
-#: More sequences than its KV cache holds once they grow, so that vLLM must preempt.
-TINY = VLLM(
-    "demo", dtype="float32", seats=64, context=256, kv_gib=0.25, args={"num_gpu_blocks_override": 100}
-)
 
 
 def ask(engine, id, prompt=None, *, seed=0, sampling=None, max_tokens=16, **rest):
@@ -54,25 +50,13 @@ def one(engine, prompt=None, **rest):
     return tokens["one"], last["one"]
 
 
+def certainty_in(logprobs):
+    """Return KL(uniform || p) of every row of log-probabilities, the plain way."""
+    return (-logprobs.mean(dim=-1) - math.log(logprobs.shape[-1])).tolist()
+
+
 def scheduler_of(engine):
     return engine._core.engine_core.engine_core.scheduler
-
-
-@contextmanager
-def counted(engine):
-    """Count, inside vLLM's scheduler, the tokens its model runner has sampled."""
-    scheduler = scheduler_of(engine)
-    plain, total = scheduler.update_from_output, [0]
-
-    def update_from_output(plan, output):
-        total[0] += sum(len(ids) for ids in output.sampled_token_ids)
-        return plain(plan, output)
-
-    scheduler.update_from_output = update_from_output
-    try:
-        yield total
-    finally:
-        del scheduler.update_from_output
 
 
 def test_end_of_text_is_a_stop_without_a_string_and_its_token_is_counted(engine):
@@ -94,7 +78,7 @@ def test_a_limit_is_length(engine):
     assert (last.finish, last.stop, len(tokens)) == ("length", None, 5)
 
 
-def test_every_sampled_token_is_reported_once(engine):
+def test_every_sampled_token_is_reported_once(engine, counting):
     ids = [f"r{i}" for i in range(10)]
     aborted = {"r1", "r4"}
     got = dict.fromkeys(ids, 0)
@@ -105,7 +89,7 @@ def test_every_sampled_token_is_reported_once(engine):
         if number == 6:
             engine.abort(sorted(aborted))
 
-    with counted(engine) as total:
+    with counting(engine) as total:
         for i, name in enumerate(ids):
             # The aborted ones stream, as the driver asks for whatever it may end early.
             ask(engine, name, seed=i, max_tokens=12 + i, stop=(". ",) if i % 2 else (), stream=i < 6)
@@ -222,17 +206,38 @@ def test_a_lower_priority_runs_earlier(engine):
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_as_many_log_probabilities_as_asked_for(engine, stream):
+def test_as_many_log_probabilities_as_asked_for(engine, plain_model, stream):
     news = []
+    prompt = engine.encode(SHOTS)
     ask(engine, "l", seed=5, max_tokens=16, logprobs=20, stream=stream, sampling=WILD)
-    tokens, _ = drain(engine, ["l"], lambda _, items: news.extend(items))
-    entries = [entry for item in news for entry in item.logprobs]
-    assert [len(entry) for entry in entries] == [20] * len(tokens["l"])
-    for entry in entries:
-        assert sorted(entry.values(), reverse=True) == list(entry.values())
-        assert max(entry.values()) <= 0
+    # In one batch with others that want none, or fewer.
+    ask(engine, "none", seed=6, max_tokens=4)
+    ask(engine, "two", seed=6, max_tokens=8, logprobs=2, stream=not stream)
+    tokens, _ = drain(engine, ["l", "none", "two"], lambda _, items: news.extend(items))
+    found = {name: [entry for item in news if item.id == name for entry in item.logprobs] for name in tokens}
+    assert [len(entry) for entry in found["l"]] == [20] * len(tokens["l"])
+    assert [len(entry) for entry in found["two"]] == [2] * len(tokens["two"])
+    assert found["none"] == []
+    for name, count in (("l", 20), ("two", 2)):
+        best = plain_model(prompt, tokens[name]).topk(count).values.tolist()
+        for entry, own in zip(found[name], best, strict=True):
+            assert list(entry.values()) == pytest.approx(own, abs=1e-3)
+            assert list(entry.values()) == sorted(entry.values(), reverse=True)
     # At this temperature most tokens are not among the 20 best, where vLLM gives 21.
-    assert any(token not in entry for token, entry in zip(tokens["l"], entries, strict=True))
+    assert any(token not in entry for token, entry in zip(tokens["l"], found["l"], strict=True))
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("stop", [(), (". ",)])
+def test_the_token_that_stops_has_its_log_probabilities_too(engine, stream, stop):
+    prompt = engine.encode(SHOTS) if stop else engine.encode(CHAT)
+    news = []
+    ask(engine, "s", prompt, sampling=GREEDY, max_tokens=64, logprobs=20, stream=stream, stop=stop)
+    tokens, last = drain(engine, ["s"], lambda _, items: news.extend(items))
+    entries = [entry for item in news for entry in item.logprobs]
+    assert last["s"].finish == "stop"
+    assert [len(entry) for entry in entries] == [20] * len(tokens["s"])
+    assert [next(iter(entry)) for entry in entries] == list(tokens["s"])
 
 
 def test_the_prefix_cache_is_counted_and_reset_empties_it(engine):
@@ -259,6 +264,40 @@ def test_plain_text_round_trips(engine, text):
     assert engine.decode(engine.encode(text)) == text
 
 
+@pytest.mark.parametrize("text", ["\n\nAnswer: ", " The answer is", "Wait", "<|im_end|>\n"])
+def test_a_continuation_gets_no_special_tokens_and_no_space(engine, text):
+    before, after = engine.encode("2 + 3 = 5."), engine.tokenize(text)
+    assert engine._tokenizer.decode([*before, *after]) == "2 + 3 = 5." + text
+
+
+def test_tokenizers_that_put_a_space_before_a_text_do_not_put_it_into_one(engine, monkeypatch):
+    import tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    pieces = ["▁", "\n", *"abcdef", "abc", "▁abc", "\nabc"]
+    model = tokenizers.models.Unigram([(piece, -1.0 - len(piece) / 9) for piece in pieces], unk_id=0)
+    spaced = tokenizers.Tokenizer(model)
+    spaced.pre_tokenizer = tokenizers.pre_tokenizers.Metaspace(prepend_scheme="always", split=False)
+    spaced.decoder = tokenizers.decoders.Metaspace(prepend_scheme="always", split=False)
+    monkeypatch.setattr(engine, "_tokenizer", PreTrainedTokenizerFast(tokenizer_object=spaced))
+    tokens = functools.partial(engine._tokenizer.convert_tokens_to_ids)
+    assert engine.encode("def") == tuple(tokens(["▁", "d", "e", "f"]))
+    assert engine.tokenize("def") == tuple(tokens(["d", "e", "f"]))
+    assert engine.tokenize("\ndef") == tuple(tokens(["\n", "d", "e", "f"]))
+    assert engine.tokenize(" abc") == tuple(tokens(["▁abc"]))
+
+
+def test_a_text_is_continued_from_a_suffix_as_from_any_tokens(engine, plain_model):
+    prompt = engine.encode(SHOTS)
+    start, _ = one(engine, prompt, sampling=GREEDY, max_tokens=40, stop=("15.",))
+    suffix = engine.tokenize(" The answer is")
+    assert engine.decode(start + suffix) == engine.decode(start) + " The answer is"
+    more, _ = one(engine, prompt + start + suffix, sampling=GREEDY, max_tokens=6)
+    assert engine.decode(more).startswith(" 15.")
+    # Token for token what the model itself thinks likeliest behind these very tokens.
+    assert more == tuple(plain_model(prompt + start + suffix, more).argmax(dim=-1).tolist())
+
+
 def test_an_open_engine_is_reused(engine):
     assert warm.acquire(VLLM("demo", dtype="float32", seats=16, context=1024, kv_gib=0.25)) is engine
 
@@ -275,12 +314,41 @@ def test_the_core_runs_in_this_process_and_the_clock_goes_on(engine):
 # --- from here on with another engine in the same process: opening it closes the first ---------------
 
 
+@functools.cache
+def tiny_part():
+    """Return more sequences than the KV cache holds once they grow, so that vLLM must preempt.
+
+    Besides, a logits processor of the user's own; as long as it has no ``token`` it does nothing.
+    """
+    from vllm.v1.sample.logits_processor import LogitsProcessor
+
+    class Never(LogitsProcessor):
+        token = None
+
+        def __init__(self, *given):
+            pass
+
+        def is_argmax_invariant(self):
+            return False
+
+        def update_state(self, batch_update):
+            pass
+
+        def apply(self, logits):
+            if self.token is not None:
+                logits[:, self.token] = -float("inf")
+            return logits
+
+    args = {"num_gpu_blocks_override": 100, "logits_processors": [Never]}
+    return VLLM("demo", dtype="float32", seats=64, context=256, kv_gib=0.25, args=args)
+
+
 @pytest.fixture
 def tiny():
-    return warm.acquire(TINY)
+    return warm.acquire(tiny_part())
 
 
-def test_many_seeded_requests_survive_preemption_with_their_tokens(tiny):
+def test_many_seeded_requests_survive_preemption_with_their_tokens(tiny, counting, plain_model):
     scheduler, preempted = scheduler_of(tiny), set()
     plain = scheduler._preempt_request
 
@@ -291,18 +359,26 @@ def test_many_seeded_requests_survive_preemption_with_their_tokens(tiny):
     shared = (tiny.encode(SHOTS) * 2)[:96]
     prompts = {f"r{i:02}": shared + tiny.encode(f"{i} + {i + 1} = ")[:4] + shared[:20] for i in range(64)}
 
+    certainties = {}
+
     def run(ids):
         for name in ids:
-            ask(tiny, name, prompts[name], seed=int(name[1:]), max_tokens=11)
-        return drain(tiny, ids)[0]
+            ask(tiny, name, prompts[name], seed=int(name[1:]), max_tokens=11, certainty=True)
+        tokens, last = drain(tiny, ids)
+        certainties.update({name: last[name].certainties for name in ids})
+        return tokens
 
     ids = list(prompts)
     scheduler._preempt_request = preempt
-    with counted(tiny) as total:
+    with counting(tiny) as total:
         tokens = run(ids)
     assert preempted
     assert sum(map(len, tokens.values())) == total[0]
     hit = sorted({name[:3] for name in preempted})[:16]
+    assert all(len(certainties[name]) == len(tokens[name]) for name in ids)
+    for name in hit[:6]:
+        own = certainty_in(plain_model(prompts[name], tokens[name]))
+        assert certainties[name] == pytest.approx(own, abs=1e-3)
     preempted.clear()
     tiny.reset()
     calm = run(hit)
@@ -310,6 +386,18 @@ def test_many_seeded_requests_survive_preemption_with_their_tokens(tiny):
     # Not all to the bit: the last bits of a product can depend on the batch, and a sample on them.
     same = [name for name in hit if calm[name] == tokens[name]]
     assert len(same) >= 0.8 * len(hit), (len(same), len(hit))
+
+
+def test_a_processor_of_the_user_comes_after_the_measurement(tiny, plain_model, monkeypatch):
+    (never,) = tiny_part().args["logits_processors"]
+    prompt = tiny.encode(SHOTS)
+    before, _ = one(tiny, prompt, sampling=GREEDY, max_tokens=12)
+    banned = before[2]
+    monkeypatch.setattr(never, "token", banned)
+    tokens, last = one(tiny, prompt, sampling=GREEDY, max_tokens=12, certainty=True)
+    assert tokens[:2] == before[:2]
+    assert banned not in tokens
+    assert last.certainties == pytest.approx(certainty_in(plain_model(prompt, tokens)), abs=1e-3)
 
 
 def test_a_dead_engine_says_so_and_is_replaced(tiny):
@@ -323,7 +411,7 @@ def test_a_dead_engine_says_so_and_is_replaced(tiny):
     with pytest.raises(EngineDead):
         tiny.step()
     assert tiny.dead
-    replacement = warm.acquire(TINY)
+    replacement = warm.acquire(tiny_part())
     assert replacement is not tiny
     assert tiny.closed
     tiny.close()

@@ -91,6 +91,9 @@ def test_the_watch_goes_with_the_operation(kit):
         ({"step_tokens": 9}, "step_tokens"),
         ({"unit": "step", "total": 9}, "total"),
         ({"n": 3, "watch": FirstFinished(4)}, "watch.k"),
+        ({"unit": "tokens", "separator": ";"}, "separator"),
+        ({"unit": "tokens", "step_tokens": 0}, "step_tokens"),
+        ({"unit": "tokens", "total": 9}, "total"),
     ],
 )
 def test_settings_that_make_no_sense(settings, field):
@@ -105,3 +108,59 @@ def test_a_watch_without_a_check_of_its_own_is_taken():
             return lambda traces, changed: None
 
     assert GenerateStage(1, watch=Watch()).watch is not None
+
+
+def test_steps_may_end_by_their_length_alone(kit):
+    driver = kit.Driver(finish="step")
+    end = driver.run(GenerateStage(2, unit="tokens", step_tokens=7), kit.state())
+    assert [(r.unit, r.separator, r.step_tokens) for r in requests(driver)] == [("tokens", None, 7)] * 2
+    again = kit.Driver()
+    again.run(
+        GenerateStage(9, unit="tokens", step_tokens=7), kit.state(kit.cand(0, finish="step"), kit.cand(1))
+    )
+    assert [(r.parent.path, r.unit) for r in requests(again)] == [((0,), "tokens")]
+    assert len(end.pool) == 2
+
+
+def test_such_steps_run_to_the_end_in_the_last_round(kit):
+    driver = kit.Driver()
+    stage = GenerateStage(1, unit="tokens", step_tokens=7)
+    driver.run(stage, kit.state(kit.cand(0, finish="step"), last=True))
+    assert [(r.unit, r.step_tokens) for r in requests(driver)] == [("whole", None)]
+    assert stage.needs == {"continuation"}
+    assert not GenerateStage(1).needs
+
+
+@pytest.mark.parametrize(
+    ("reason", "before", "after"), [("agreed", None, "agreed"), ("", None, None), ("x", "y", "y")]
+)
+def test_nothing_is_asked_for_when_a_condition_holds_already(reason, before, after, kit):
+    driver = kit.Driver()
+    end = driver.run(GenerateStage(3, unless=lambda state: reason), kit.state(stopped=before))
+    assert not driver.ops
+    assert end.stopped == after
+
+
+def test_a_condition_that_does_not_hold_changes_nothing(kit):
+    driver = kit.Driver()
+    end = driver.run(GenerateStage(3, unless=lambda state: None), kit.state())
+    assert len(end.pool) == 3
+    assert end.stopped is None
+
+
+def test_a_watch_may_depend_on_the_pool(kit):
+    bound = []
+
+    class Watch:
+        def bind(self, state):
+            bound.append(state.pool)
+            return FirstFinished(1)
+
+        def begin(self, size):
+            raise AssertionError
+
+    driver = kit.Driver()
+    pool = (kit.cand(0, "A"),)
+    driver.run(GenerateStage(2, watch=Watch()), kit.state(*pool))
+    assert bound == [pool]
+    assert driver.of(Generate)[0].watch == FirstFinished(1)

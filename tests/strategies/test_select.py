@@ -1,9 +1,11 @@
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ttsflow.errors import ConfigError
 from ttsflow.strategies.select import Select
+
+quick = settings(deadline=None, max_examples=50)
 
 
 def keep(kit, *pool, **settings):
@@ -29,6 +31,7 @@ def test_a_missing_score_is_worse_than_any(prefer, kit):
     assert keep(kit, *pool, keep=3, prefer=prefer)[-1] == (0,)
 
 
+@quick
 @given(
     st.lists(st.integers(1, 3), min_size=1, max_size=9), st.integers(1, 9), st.randoms(use_true_random=False)
 )
@@ -88,7 +91,7 @@ def test_the_trace_hears_who_was_kept_and_dropped(kit):
     driver = kit.Driver()
     pool = [kit.cand(i, score=s, finish="step") for i, s in enumerate([0.1, 0.9, 0.5])]
     driver.run(Select(into=4, copies=2), kit.state(*pool))
-    assert driver.note() == {"by": "score", "kept": [(1,), (2,)], "dropped": [(0,)]}
+    assert driver.note() == {"by": "score", "answered": False, "kept": [(1,), (2,)], "dropped": [(0,)]}
 
 
 @pytest.mark.parametrize(
@@ -102,6 +105,12 @@ def test_the_trace_hears_who_was_kept_and_dropped(kit):
         ({"into": 2, "copies": 4}, "into", "n must be at least the width"),
         ({"into": 10, "copies": 4}, "into", "use 8 or 12"),
         ({"into": 0}, "into", "at least the width"),
+        ({"keep": 1, "share": 0.5}, "keep", "exactly one"),
+        ({"share": 0}, "share", "above 0"),
+        ({"share": 1.1}, "share", "up to 1"),
+        ({"keep": 1, "answered": True, "least_tokens": -1}, "least_tokens", "negative"),
+        ({"keep": 1, "least_tokens": 1}, "least_tokens", "answered: true"),
+        ({"into": 4, "ties": "all"}, "ties", "keeps its width"),
     ],
 )
 def test_settings_that_make_no_sense(settings, field, hint):
@@ -113,3 +122,71 @@ def test_settings_that_make_no_sense(settings, field, hint):
 def test_only_scores_need_a_verifier():
     assert Select(keep=1).needs == {"scores"}
     assert not Select(by="tokens", keep=1).needs
+
+
+@pytest.mark.parametrize(
+    ("share", "size", "kept"),
+    [
+        (0.5, 4, 2),
+        (0.5, 5, 3),
+        (0.1, 4, 1),
+        (0.1, 30, 3),
+        (0.07, 100, 7),
+        (0.29, 100, 29),
+        (1, 3, 3),
+        (1e-9, 3, 1),
+    ],
+)
+def test_a_share_is_rounded_up_and_is_the_decimal_that_was_written(share, size, kept, kit):
+    pool = [kit.cand(i, score=float(i)) for i in range(size)]
+    assert keep(kit, *pool, share=share) == [(i,) for i in range(size)][::-1][:kept]
+
+
+def test_a_share_of_those_with_an_answer(kit):
+    pool = [kit.cand(i, "A" if i % 2 else None, score=1.0) for i in range(8)]
+    assert keep(kit, *pool, share=0.5, answered=True) == [(1,), (3,)]
+    assert keep(kit, kit.cand(0), share=0.5, answered=True) == [(0,)]
+
+
+def test_all_that_equal_the_last_one_kept_may_stay(kit):
+    pool = [kit.cand(i, "A", length=n) for i, n in enumerate([3, 2, 3, 1, 3, 4])]
+    assert keep(kit, *pool, by="tokens", keep=3) == [(3,), (1,), (0,)]
+    assert keep(kit, *pool, by="tokens", keep=3, ties="all") == [(3,), (1,), (0,), (2,), (4,)]
+    assert keep(kit, *pool, by="tokens", keep=2, ties="all") == [(3,), (1,)]
+    assert keep(kit, *pool, by="tokens", share=0.5, ties="all") == [(3,), (1,), (0,), (2,), (4,)]
+    assert keep(kit, *pool, by="tokens", keep=1, prefer="most", ties="all") == [(5,)]
+    assert keep(kit, by="tokens", keep=2, ties="all") == []
+
+
+def test_all_without_a_score_are_equal(kit):
+    pool = [kit.cand(0), kit.cand(1, score=0.5), kit.cand(2)]
+    assert keep(kit, *pool, keep=2, ties="all") == [(1,), (0,), (2,)]
+
+
+def test_by_order_takes_the_first_or_the_last_samples(kit):
+    pool = [kit.cand(i) for i in (10, 2, 1, 9)]
+    assert keep(kit, *pool, by="order", keep=2) == [(1,), (2,)]
+    assert keep(kit, *pool, by="order", prefer="most", keep=2) == [(10,), (9,)]
+
+
+def test_those_too_short_are_left_out_unless_all_are(kit):
+    pool = [kit.cand(i, "A", length=n) for i, n in enumerate([2, 5, 9])]
+    settings = {"by": "tokens", "keep": 3, "answered": True}
+    assert keep(kit, *pool, least_tokens=5, **settings) == [(1,), (2,)]
+    assert keep(kit, *pool, least_tokens=10, **settings) == [(0,), (1,), (2,)]
+
+
+def test_by_thinking_takes_those_whose_thinking_ended_first(kit):
+    pool = [
+        kit.cand(0, "A", length=9, extra={"thought": 4}),
+        kit.cand(1, "B", length=5, extra={"thought": 5}),
+        kit.cand(2, None, length=9, extra={"thought": 3}),
+        kit.cand(3, "C", length=4),
+        kit.cand(4, None, length=1),
+        kit.cand(5, "D", length=1, finish="aborted"),
+        kit.cand(6, None, length=7, finish="length", extra={"thought": 6}),
+    ]
+    assert keep(kit, *pool, by="thinking", keep=9) == [(2,), (0,), (3,), (1,), (6,)]
+    assert keep(kit, *pool, by="thinking", keep=9, answered=True) == [(0,), (3,), (1,)]
+    assert keep(kit, *pool, by="thinking", keep=1, prefer="most") == [(6,)]
+    assert not Select(by="thinking", keep=1).needs

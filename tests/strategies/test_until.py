@@ -82,6 +82,7 @@ def test_combinations(kit):
         (Agreed, {"share": 0}, "share"),
         (Agreed, {"share": 1.1}, "share"),
         (Agreed, {"at_least": 0}, "at_least"),
+        (Agreed, {"share": 0, "by": "score"}, "share"),
         (PoolSize, {"at_least": 0}, "at_least"),
         (Finished, {"at_least": 0}, "at_least"),
     ],
@@ -90,3 +91,39 @@ def test_settings_that_make_no_sense(part, settings, field):
     with pytest.raises(ConfigError) as caught:
         part(**settings)
     assert caught.value.path == field
+
+
+@pytest.mark.parametrize(
+    ("scored", "share", "reason"),
+    [
+        ([("A", 9.0), ("B", 1.0)], 0.9, "agreed: 9 of 10 votes"),
+        ([("A", 9.0), ("B", 1.0)], 0.91, None),
+        ([("A", 9.0), ("B", None), ("C", None)], 1.0, "agreed: 9 of 9 votes"),
+        ([("A", None)], 0.5, None),
+        ([("A", 0.0)], 0.5, None),
+        ([("A", 0.5), ("B", 0.5)], 0.5, None),
+        ([("A", 0.5), ("A", 0.5), ("B", 1.5)], 0.6, "agreed: 1.5 of 2.5 votes"),
+        # Sums that differ in the last bit alone are a tie, as in the vote itself.
+        ([("A", 0.1), ("A", 0.2), ("B", 0.3)], 0.5, None),
+        ([(None, 9.0), ("A", 1.0)], 1.0, "agreed: 1 of 1 votes"),
+    ],
+)
+def test_agreed_by_score(scored, share, reason, kit):
+    pool = [kit.cand(i, a, score=s) for i, (a, s) in enumerate(scored)]
+    assert Agreed(share, 1, "score")(kit.state(*pool)) == reason
+
+
+def test_votes_by_score_are_counted_too(kit):
+    pool = [kit.cand(0, "A", score=9.0), kit.cand(1, "A")]
+    assert Agreed(0.5, 2, "score")(kit.state(*pool)) is None
+    assert Agreed(0.5, 1, "score")(kit.state(*pool)) is not None
+
+
+def test_negative_scores_are_no_votes(kit):
+    with pytest.raises(ValueError, match="transform"):
+        Agreed(0.5, 1, "score")(kit.state(kit.cand(0, "A", score=-1.0)))
+
+
+def test_only_votes_by_score_need_scores():
+    assert Agreed(by="score").needs == {"scores"}
+    assert not Agreed().needs

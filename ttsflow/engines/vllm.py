@@ -78,7 +78,13 @@ class VLLM:
     @property
     def capabilities(self) -> Capabilities:
         """What the engine will be able to do, within the limits vLLM sets."""
-        return Capabilities(logprobs=self.args.get("max_logprobs", 20), temperature=2.0)
+        from ttsflow.engines.vllm_check import unmeasured  # noqa: PLC0415 - only when asked
+
+        return Capabilities(
+            logprobs=self.args.get("max_logprobs", 20),
+            temperature=2.0,
+            certainty=unmeasured(self) is None,
+        )
 
     def check(self) -> None:
         """Raise what would make ``open`` fail, as far as it shows without importing torch or vllm.

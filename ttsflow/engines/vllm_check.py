@@ -19,7 +19,7 @@ from ttsflow.errors import ConfigError, MissingExtra, suggest
 if TYPE_CHECKING:
     from ttsflow.engines.vllm import VLLM
 
-__all__ = ["TESTED", "check", "engine_arguments", "installed", "is_local", "local_folder"]
+__all__ = ["TESTED", "check", "engine_arguments", "installed", "is_local", "local_folder", "unmeasured"]
 
 #: Minor versions of vLLM this adapter was written for.
 TESTED = ("0.32", "0.33")
@@ -27,11 +27,14 @@ TESTED = ("0.32", "0.33")
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 
 
-def check(part: VLLM) -> None:
-    """Raise ``MissingExtra`` or ``ConfigError`` for settings that cannot work."""
+def check(part: VLLM, *, decodes: bool = True) -> None:
+    """Raise ``MissingExtra`` or ``ConfigError`` for settings that cannot work.
+
+    An engine that only reads, and decodes nothing, has no seeds that a split prefill could upset.
+    """
     _, cpu = installed()
     _check_model(part)
-    _check_args(part, cpu=cpu)
+    _check_args(part, seeded_on_cpu=cpu and decodes)
     if part.chat_template is not None and "{" not in part.chat_template:
         path = Path(part.chat_template).expanduser()
         if not path.is_file():
@@ -70,6 +73,39 @@ def local_folder(model: str) -> Path | None:
 def is_local(model: str) -> bool:
     """Return whether the model needs no hub."""
     return model in DEMO_NAMES or local_folder(model) is not None
+
+
+def unmeasured(part: VLLM) -> str | None:
+    """Return why an engine of these settings cannot measure the certainty of tokens; None: it can."""
+    args = part.args
+    if args.get("speculative_config") or args.get("spec_method") or args.get("spec_model"):
+        return "vLLM takes no logits processors beside speculative decoding"
+    if args.get("return_sampling_mask"):
+        return "vLLM takes no logits processors beside `return_sampling_mask`"
+    workers = [name for name in args if name.endswith("_parallel_size") and args[name] not in (None, 1)]
+    if args.get("distributed_executor_backend") not in (None, "uni"):
+        workers.append("distributed_executor_backend")
+    if workers:
+        return f"it is measured in this process, and by `{workers[0]}` the model runs in others"
+    if os.environ.get("VLLM_ENABLE_V1_MULTIPROCESSING", "0") not in ("", "0") and not _on_cpu():
+        return "it is measured in this process, and VLLM_ENABLE_V1_MULTIPROCESSING puts the model in another"
+    if plugins := _processors():
+        return f"an installed plugin of vLLM, the logits processor {plugins[0]!r}, sees the logits first"
+    return None
+
+
+def _on_cpu() -> bool:
+    """Return whether vLLM is there as a build for CPUs."""
+    try:
+        return installed()[1]
+    except MissingExtra:
+        return False
+
+
+@cache
+def _processors() -> tuple[str, ...]:
+    """Return the names of logits processors that vLLM loads by itself, before those of its arguments."""
+    return tuple(sorted(importlib.metadata.entry_points(group="vllm.logits_processors").names))
 
 
 def _check_model(part: VLLM) -> None:
@@ -118,14 +154,16 @@ def _trained_context(config: dict[str, Any]) -> int | None:
     return limit if isinstance(limit, int) else None
 
 
-def _check_args(part: VLLM, *, cpu: bool) -> None:
+def _check_args(part: VLLM, *, seeded_on_cpu: bool) -> None:
     known = engine_arguments()
     for name in part.args:
         if known and name not in known:
             near = difflib.get_close_matches(name, known, n=3, cutoff=0.6)
             hint = f"Nearest: {', '.join(near)}." if near else "See EngineArgs in vLLM's documentation."
             raise ConfigError(f"vLLM {installed()[0]} has no such argument. {hint}", f"args.{name}")
-    if cpu and part.args.get("enable_chunked_prefill"):
+    if isinstance(part.args.get("logits_processors"), str):
+        raise ConfigError("a list of names is needed", "args.logits_processors")
+    if seeded_on_cpu and part.args.get("enable_chunked_prefill"):
         raise ConfigError(
             "seeded requests kill vLLM on CPU when a prefill is split", "args.enable_chunked_prefill"
         )

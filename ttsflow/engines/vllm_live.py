@@ -6,9 +6,11 @@ import gc
 import itertools
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ttsflow.engines.vllm_load import load
+from ttsflow.engines.vllm_check import unmeasured
+from ttsflow.engines.vllm_load import PROCESSOR, load
 from ttsflow.engines.vllm_translate import params, progress, template
 from ttsflow.errors import ConfigError, EngineDead
 from ttsflow.ops import EngineRequest, Progress
@@ -16,8 +18,12 @@ from ttsflow.types import Prompt, Tokens
 
 if TYPE_CHECKING:
     from ttsflow.engines.vllm import VLLM
+    from ttsflow.engines.vllm_certainty import Certainties
 
 __all__ = ["Load", "VLLMEngine"]
+
+#: A text that no tokenizer with a space of its own merges with what follows.
+_ANCHOR = "\n"
 
 
 class Load(NamedTuple):
@@ -26,6 +32,13 @@ class Load(NamedTuple):
     running: int
     waiting: int
     kv: float
+
+
+class _Live(NamedTuple):
+    """A request that runs, and what is measured for it if it asked."""
+
+    request: EngineRequest
+    certainties: Certainties | None
 
 
 class VLLMEngine:
@@ -37,17 +50,21 @@ class VLLMEngine:
     """
 
     def __init__(self, part: VLLM, core: Any = None) -> None:
-        self.capabilities = part.capabilities
         self.capacity = part.seats
         self.dead = False
         self.closed = False
-        self._live: dict[str, EngineRequest] = {}
+        self._live: dict[str, _Live] = {}
         self._news: list[Progress] = []
         self._arrivals = itertools.count()
         self._core: Any = core if core is not None else load(part)
         self._tokenizer: Any = self._core.get_tokenizer()
         self._template = template(part.chat_template)
-        self.context: int = self._core.vllm_config.model_config.max_model_len
+        model = self._core.vllm_config.model_config
+        self.context: int = model.max_model_len
+        self._unmeasured = unmeasured(part)
+        if self._unmeasured is None and PROCESSOR not in (model.logits_processors or ()):
+            self._unmeasured = f"vLLM was loaded without {PROCESSOR}"
+        self.capabilities = replace(part.capabilities, certainty=self._unmeasured is None)
 
     # --- text and tokens ----------------------------------------------------------------------------
 
@@ -71,17 +88,28 @@ class VLLMEngine:
             tokenize=False,
         )
         # The template has written the special tokens; a second set would be a different prompt.
-        return tuple(self._tokenizer(text, add_special_tokens=False).input_ids)
+        return self._plain(text)
 
     def tokenize(self, text: str) -> Tokens:
-        """Return the token ids of ``text`` as a continuation: no special tokens."""
-        return tuple(self._tokenizer(text, add_special_tokens=False).input_ids)
+        """Return the token ids of ``text`` as a continuation: no special tokens, no space before it.
+
+        It is tokenized apart from the text that it will follow.
+        """
+        tokens, anchor = self._plain(text), self._plain(_ANCHOR)
+        if self._tokenizer.decode([*anchor, *tokens], clean_up_tokenization_spaces=False) == _ANCHOR + text:
+            return tokens
+        # SentencePiece takes every text for the start of one and puts a space before it.
+        both = self._plain(_ANCHOR + text)
+        return both[len(anchor) :] if both[: len(anchor)] == anchor else tokens
 
     def decode(self, tokens: Tokens) -> str:
         """Return the text of ``tokens``, special tokens left out."""
         return str(
             self._tokenizer.decode(list(tokens), skip_special_tokens=True, clean_up_tokenization_spaces=False)
         )
+
+    def _plain(self, text: str) -> Tokens:
+        return tuple(self._tokenizer(text, add_special_tokens=False).input_ids)
 
     # --- requests -----------------------------------------------------------------------------------
 
@@ -97,13 +125,20 @@ class VLLMEngine:
         if room < 1:
             self._news.append(Progress(request.id, finish="length"))
             return
+        if request.certainty and self._unmeasured:
+            reason = f"the certainty of tokens cannot be measured: {self._unmeasured}"
+            self._news.append(Progress(request.id, finish="failed", reason=reason))
+            return
         from vllm.inputs import tokens_input  # noqa: PLC0415 - loaded by now
 
+        from ttsflow.engines.vllm_certainty import Certainties  # noqa: PLC0415 - loaded by now
+
+        certainties = Certainties(len(request.prompt)) if request.certainty else None
         try:
             self._core.add_request(
                 request.id,
                 tokens_input(list(request.prompt)),
-                params(request, room),
+                params(request, room, certainties),
                 # vLLM breaks ties of priority by arrival; a count keeps the order of submission.
                 arrival_time=float(next(self._arrivals)),
                 priority=request.priority,
@@ -113,7 +148,7 @@ class VLLMEngine:
             reason = f"vLLM refused the request: {error}".splitlines()[0]
             self._news.append(Progress(request.id, finish="failed", reason=reason))
             return
-        self._live[request.id] = request
+        self._live[request.id] = _Live(request, certainties)
 
     def abort(self, ids: Sequence[str]) -> None:
         """End requests now; no news of them follows, and what they held is free at once."""
@@ -138,8 +173,8 @@ class VLLMEngine:
                     raise
                 raise EngineDead(f"vLLM stopped: {type(error).__name__}: {error}") from error
             for output in outputs:
-                if request := self._live.get(output.request_id):
-                    news.append(progress(output, request))
+                if live := self._live.get(output.request_id):
+                    news.append(progress(output, *live))
                     if output.finished:
                         del self._live[output.request_id]
         return news

@@ -12,16 +12,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ttsflow.engines.demo_model import DEMO_NAMES, demo_model_path
-from ttsflow.engines.vllm_check import TESTED, installed, is_local, local_folder
+from ttsflow.engines.vllm_check import TESTED, installed, is_local, local_folder, unmeasured
 from ttsflow.errors import ConfigError, ModelError, suggest
 
 if TYPE_CHECKING:
     from vllm.engine.arg_utils import EngineArgs
     from vllm.v1.engine.llm_engine import LLMEngine
 
+    from ttsflow.engines.pooling import Pooling
     from ttsflow.engines.vllm import VLLM
 
-__all__ = ["engine_args", "load"]
+__all__ = ["PROCESSOR", "engine_args", "load"]
+
+#: What measures the certainty of tokens, by the name that vLLM loads it by.
+PROCESSOR = "ttsflow.engines.vllm_certainty:CertaintyProcessor"
 
 _GIB = 1 << 30
 
@@ -41,9 +45,12 @@ _ENVIRONMENT: Mapping[str, str] = {
 }
 
 
-def load(part: VLLM) -> LLMEngine:
-    """Return vLLM's engine for ``part``. Raises ``ConfigError`` or ``ModelError``."""
-    arguments = engine_args(part)
+def load(part: VLLM, pooling: Pooling | None = None) -> LLMEngine:
+    """Return vLLM's engine for ``part``; with ``pooling``, one that reads instead of generating.
+
+    Raises ``ConfigError`` or ``ModelError``.
+    """
+    arguments = engine_args(part, pooling)
     with warnings.catch_warnings():
         # What vLLM's and torch's own code is told to do differently is nothing the user can act on.
         warnings.simplefilter("ignore")
@@ -55,7 +62,7 @@ def load(part: VLLM) -> LLMEngine:
             raise _refused(error, part) from error
 
 
-def engine_args(part: VLLM) -> EngineArgs:
+def engine_args(part: VLLM, pooling: Pooling | None = None) -> EngineArgs:
     """Return ``part`` as vLLM's own arguments, the process prepared for them; errors as in ``load``."""
     version, cpu = installed()
     if not version.startswith(tuple(f"{minor}." for minor in TESTED)):
@@ -68,7 +75,7 @@ def engine_args(part: VLLM) -> EngineArgs:
             from vllm.v1.engine import llm_engine  # noqa: F401, PLC0415 - fails here rather than later
         except Exception as error:
             raise ModelError(f"vLLM {version} cannot be imported: {_one_line(error)}") from error
-        settings = _settings(part, cpu=cpu)
+        settings = _settings(part, cpu=cpu, pooling=pooling)
         known = {item.name for item in dataclasses.fields(EngineArgs)}
         for name in part.args:
             if name not in known:
@@ -77,18 +84,24 @@ def engine_args(part: VLLM) -> EngineArgs:
                 )
         try:
             arguments = EngineArgs(**settings)
+            if pooling is not None:
+                from ttsflow.engines.vllm_pool_load import finish  # noqa: PLC0415 - vllm is loaded by now
+
+                finish(arguments, pooling)
             if cpu and "max_num_batched_tokens" not in settings:
                 context = part.context or settings.get("max_model_len")
                 if context is None:
                     context = arguments.create_model_config().max_model_len
                 # Prefills are not split on CPU, so even the longest prompt must fit beside a full batch.
                 arguments.max_num_batched_tokens = max(2048, context + part.seats)
+        except ConfigError:
+            raise
         except Exception as error:
             raise _refused(error, part) from error
         return arguments
 
 
-def _settings(part: VLLM, *, cpu: bool) -> dict[str, Any]:
+def _settings(part: VLLM, *, cpu: bool, pooling: Pooling | None = None) -> dict[str, Any]:
     """Return the arguments for ``EngineArgs``."""
     model, context = part.model, part.context
     if model in DEMO_NAMES:
@@ -116,7 +129,14 @@ def _settings(part: VLLM, *, cpu: bool) -> dict[str, Any]:
         settings["kv_cache_memory_bytes"] = int(kv_gib * _GIB)
     if block_size is not None:
         settings["block_size"] = block_size
-    return settings | dict(part.args)
+    settings |= dict(part.args)
+    if pooling is not None:
+        return settings | {"runner": "pooling"}
+    if unmeasured(part) is None:
+        # Idle it costs next to nothing, and a warm engine does not know what the next job will ask for.
+        # The first in the list, it sees the logits before any other has changed them.
+        settings["logits_processors"] = [PROCESSOR, *(part.args.get("logits_processors") or ())]
+    return settings
 
 
 def _prepare(*, cpu: bool, offline: bool) -> None:

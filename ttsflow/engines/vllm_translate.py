@@ -12,6 +12,8 @@ from ttsflow.types import Finish
 if TYPE_CHECKING:
     from vllm.outputs import RequestOutput
 
+    from ttsflow.engines.vllm_certainty import Certainties
+
 __all__ = ["params", "progress", "template"]
 
 
@@ -22,9 +24,11 @@ def template(setting: str | None) -> str | None:
     return Path(setting).expanduser().read_text()
 
 
-def params(request: EngineRequest, room: int) -> Any:
-    """Return vLLM's sampling parameters."""
+def params(request: EngineRequest, room: int, certainties: Certainties | None = None) -> Any:
+    """Return vLLM's sampling parameters; ``certainties`` are filled as tokens are sampled."""
     from vllm.sampling_params import RequestOutputKind, SamplingParams  # noqa: PLC0415 - loaded by now
+
+    from ttsflow.engines.vllm_certainty import KEY  # noqa: PLC0415 - loaded by now
 
     sampling = request.sampling
     return SamplingParams(
@@ -39,10 +43,13 @@ def params(request: EngineRequest, room: int) -> Any:
         logprobs=request.logprobs or None,
         output_kind=RequestOutputKind.DELTA if request.stream else RequestOutputKind.FINAL_ONLY,
         skip_special_tokens=True,
+        extra_args=None if certainties is None else {KEY: certainties},
     )
 
 
-def progress(output: RequestOutput, request: EngineRequest) -> Progress:
+def progress(
+    output: RequestOutput, request: EngineRequest, certainties: Certainties | None = None
+) -> Progress:
     """Return the news in a vLLM output."""
     (sample,) = output.outputs
     finish: Finish | None = None
@@ -61,6 +68,7 @@ def progress(output: RequestOutput, request: EngineRequest) -> Progress:
         logprobs=tuple(_top(entries, request.logprobs) for entries in sample.logprobs or ()),
         cached=output.num_cached_tokens or 0,
         reason=reason,
+        certainties=() if certainties is None else certainties.take(len(sample.token_ids)),
     )
 
 

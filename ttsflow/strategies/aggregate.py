@@ -12,7 +12,10 @@ from ttsflow.ops import Note
 from ttsflow.strategies.flow import Steps
 from ttsflow.types import Candidate, State
 
-__all__ = ["Aggregate", "checked_weight", "voters"]
+__all__ = ["THOUGHT", "Aggregate", "checked_weight", "length_of", "voters"]
+
+#: The key in a candidate's ``extra`` for the number of tokens after which a watch saw its thinking end.
+THOUGHT = "thought"
 
 
 def voters(pool: Sequence[Candidate]) -> list[Candidate]:
@@ -22,6 +25,18 @@ def voters(pool: Sequence[Candidate]) -> list[Candidate]:
     """
     found = {candidate.path: candidate for candidate in pool if candidate.finished and candidate.answer}
     return [found[path] for path in sorted(found)]
+
+
+def length_of(candidate: Candidate) -> int | None:
+    """Return after how many tokens a candidate has finished, None for one that has not.
+
+    Where a watch saw its thinking end, that is where, whatever came after; else at its own end, if it
+    has an answer.
+    """
+    thought: int | None = candidate.extra.get(THOUGHT)
+    if thought is None and candidate.finished and candidate.answer:
+        return len(candidate.tokens)
+    return thought
 
 
 def checked_weight(score: float) -> float:
@@ -44,8 +59,8 @@ class Aggregate:
     in sample order (arXiv 2502.18581).
 
     ``ties`` decides between answers of equal weight: first in sample order, the one with the shortest
-    trajectory, or the one with the highest score. With ``least`` the leader needs that share of all
-    weight, otherwise the question stays without an answer.
+    trajectory (or thinking, where a watch saw it end), or the one with the highest score. With ``least``
+    the leader needs that share of all weight, otherwise the question stays without an answer.
     """
 
     how: Literal["majority", "weighted", "best", "first"] = "majority"
@@ -54,6 +69,7 @@ class Aggregate:
     transform: Literal["none", "sigmoid", "softmax", "borda"] = "none"
     temperature: float = 1.0
     power: float = 0.5
+    top: int | None = None
 
     def __post_init__(self) -> None:
         if not 0 <= self.least <= 1:
@@ -62,6 +78,8 @@ class Aggregate:
             raise ConfigError(f"`how: {self.how}` counts no votes, so no share can be asked for.", "least")
         if self.how != "weighted" and self.transform != "none":
             raise ConfigError("only `how: weighted` adds scores up.", "transform")
+        if self.top is not None and self.top < 1:
+            raise ConfigError(f"at least one candidate must take part, got {self.top}.", "top")
         if not 0 < self.temperature < math.inf:
             raise ConfigError(f"must be above 0, got {self.temperature}.", "temperature")
         if not 0 <= self.power < math.inf:
@@ -74,7 +92,7 @@ class Aggregate:
     @property
     def needs(self) -> frozenset[str]:
         """Scores, where they decide."""
-        uses_scores = self.how in {"weighted", "best"} or self.ties == "score"
+        uses_scores = self.how in {"weighted", "best"} or self.ties == "score" or self.top is not None
         return frozenset({"scores"}) if uses_scores else frozenset()
 
     def __call__(self, state: State) -> Steps:
@@ -82,6 +100,9 @@ class Aggregate:
         pool = voters(state.pool)
         if self.how in {"weighted", "best"}:
             pool = [candidate for candidate in pool if candidate.score is not None]
+        if self.top is not None:
+            best = sorted(pool, key=lambda candidate: (-_score(candidate), candidate.path))[: self.top]
+            pool = sorted(best, key=lambda candidate: candidate.path)
         if not pool:
             yield Note("aggregate", {"how": self.how, "weights": {}})
             return state.with_(answer=None, chosen=None)
@@ -97,7 +118,8 @@ class Aggregate:
         # Sums that differ in the last bits alone, such as .1 + .2 and .3, are a tie as well.
         tied = {key for key, weight in weights.items() if math.isclose(weight, top, rel_tol=1e-12)}
         chosen = self._break([c for c in pool if c.answer and c.answer.key in tied])
-        yield Note("aggregate", {"how": self.how, "weights": weights, "tied": len(tied) > 1})
+        told = {"how": self.how, "weights": weights, "tied": len(tied) > 1, "chosen": chosen.path}
+        yield Note("aggregate", told)
         total = math.fsum(weights.values())
         share = top / total if total else 0.0
         if share < self.least:
@@ -112,8 +134,10 @@ class Aggregate:
         if self.transform == "sigmoid":
             return [1 / (1 + math.exp(-s)) if s >= 0 else math.exp(s) / (1 + math.exp(s)) for s in scores]
         if self.transform == "softmax":
-            exps = [math.exp((score - max(scores)) / self.temperature) for score in scores]
-            return [e / math.fsum(exps) for e in exps]
+            highest = max(scores)
+            exps = [math.exp((score - highest) / self.temperature) for score in scores]
+            total = math.fsum(exps)
+            return [e / total for e in exps]
         if self.transform == "borda":
             places = sorted(range(len(scores)), key=lambda place: (-scores[place], place))
             ranks = {place: rank for rank, place in enumerate(places)}
@@ -122,7 +146,7 @@ class Aggregate:
 
     def _break(self, tied: Sequence[Candidate]) -> Candidate:
         if self.ties == "shortest":
-            return min(tied, key=lambda candidate: len(candidate.tokens))
+            return min(tied, key=lambda candidate: length_of(candidate) or 0)
         if self.ties == "score":
             return max(tied, key=_score)
         return tied[0]

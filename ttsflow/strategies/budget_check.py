@@ -33,6 +33,11 @@ class BudgetCheck:
         if self.samples < 0:
             raise ConfigError(f"a number of samples cannot be negative, got {self.samples}.", "samples")
 
+    @property
+    def keeps_candidates(self) -> bool:
+        """Whether the candidates after it are those before it."""
+        return self.otherwise is None
+
     def __call__(self, state: State) -> Steps:
         """Ask for a quotation and decide."""
         quotation: Quotation = yield Quote(self.samples)

@@ -6,6 +6,7 @@ import math
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import ClassVar
 
 from ttsflow.confidence import Measure, group_means, token_confidence, trace_confidence
@@ -27,11 +28,14 @@ class Confidence:
     confidences of arXiv 2508.15260, from ``top`` log-probabilities per token. self_certainty is the
     mean over tokens of KL(uniform || p) in nats (arXiv 2502.18581), over the whole vocabulary. A
     candidate without tokens has no score.
+
+    With ``keep`` those below the (1 - ``keep``) quantile of the pool's scores lose their vote, but stay.
     """
 
     measure: Measure = "mean"
     group: int = 2048
     top: int = 20
+    keep: float | None = None
 
     gives: ClassVar[frozenset[str]] = frozenset({"scores"})
 
@@ -40,6 +44,8 @@ class Confidence:
             raise ConfigError(f"a window has at least one token, got {self.group}.", "group")
         if self.top < 1:
             raise ConfigError(f"at least one log-probability is needed, got {self.top}.", "top")
+        if self.keep is not None and not 0 < self.keep <= 1:
+            raise ConfigError(f"a share lies above 0 and up to 1, got {self.keep}.", "keep")
 
     @property
     def logprobs(self) -> int:
@@ -54,6 +60,9 @@ class Confidence:
     def __call__(self, state: State) -> State:
         """Score the candidates that have no score yet."""
         pool = tuple(c if c.scores or c.finish == "failed" else self._scored(c) for c in state.pool)
+        if self.keep is not None:
+            least = _threshold([c.score for c in pool if c.score is not None], self.keep)
+            pool = tuple(_without_vote(c) if _below(c, least) else c for c in pool)
         return state.with_(pool=pool)
 
     def value(self, candidate: Candidate) -> float | None:
@@ -68,6 +77,14 @@ class Confidence:
         return candidate if value is None else candidate.with_(scores=(value,), score=value)
 
 
+def _below(candidate: Candidate, least: float) -> bool:
+    return candidate.answer is not None and candidate.score is not None and candidate.score < least
+
+
+def _without_vote(candidate: Candidate) -> Candidate:
+    return candidate.with_(answer=None, reason="not confident enough to vote")
+
+
 @dataclass(frozen=True, slots=True)
 class LowConfidence:
     """DeepConf online (arXiv 2508.15260, section 3.3): ends trajectories the model is unsure of.
@@ -75,7 +92,8 @@ class LowConfidence:
     The candidates the pool holds already are the warm-up. With s the (1 - ``keep``) quantile of their
     lowest group confidences, a new trajectory is ended as soon as a full window of ``group`` tokens has
     a mean below s. All are ended once the leading answer has ``consensus`` of the votes of warm-up and
-    new ones, each weighing its lowest group confidence; 1 ends nothing before all have finished.
+    new ones, each weighing its lowest group confidence. That depends on who arrives first; with 1 nothing
+    is ended for it.
     """
 
     keep: float = 0.1
@@ -108,21 +126,26 @@ class LowConfidence:
         for candidate in voters(state.pool):
             if candidate.answer:
                 votes[candidate.answer.key] += measure.value(candidate) or 0.0
-        return _AfterWarmUp(self, quantile(known, 1 - self.keep), votes)
+        return _AfterWarmUp(self, _threshold(known, self.keep), votes)
 
     def _measure(self) -> Confidence:
         return Confidence("lowest_group", self.group, self.top)
 
 
-def quantile(values: Sequence[float], share: float) -> float:
+def quantile(values: Sequence[float], share: float | Fraction) -> float:
     """Return the value that ``share`` of ``values`` lie below, interpolated; minus infinity of none."""
     if not values:
         return -math.inf
     ranked = sorted(values)
-    place = share * (len(ranked) - 1)
+    place = Fraction(share) * (len(ranked) - 1)
     low = math.floor(place)
     high = min(low + 1, len(ranked) - 1)
-    return ranked[low] + (ranked[high] - ranked[low]) * (place - low)
+    return ranked[low] + (ranked[high] - ranked[low]) * float(place - low)
+
+
+def _threshold(values: Sequence[float], keep: float) -> float:
+    """Return what the share ``keep`` of ``values`` reach; of the decimal that was written."""
+    return quantile(values, 1 - Fraction(str(keep)))
 
 
 @dataclass(frozen=True, slots=True)

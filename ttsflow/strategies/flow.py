@@ -10,6 +10,7 @@ from typing import Any, Literal
 from ttsflow.errors import ConfigError
 from ttsflow.ops import Fork, Op
 from ttsflow.protocols import Reply, Stage, Until
+from ttsflow.strategies.outlook import foresee, foreseen
 from ttsflow.types import Candidate, State
 
 __all__ = ["Each", "Repeat", "Sequence", "Steps", "When", "holds", "run_stage"]
@@ -85,9 +86,13 @@ class Repeat:
         state = state.with_(stopped=None)
         for number in range(self.at_most):
             before = state.pool
-            state = state.with_(round=number, last=self.complete and number == self.at_most - 1)
+            state = state.with_(round=number, last=self._last(number))
+            outlook = None
+            if number + 1 < self.at_most:
+                outlook = foresee(self.stages, last=self._last(number + 1))
             for stage in self.stages.values():
-                state = yield from run_stage(stage, state)
+                steps = run_stage(stage, state)
+                state = yield from (steps if outlook is None else foreseen(steps, outlook))
                 if state.stopped:
                     break
             if state.stopped:
@@ -99,6 +104,9 @@ class Repeat:
             if state.pool == before:
                 break
         return state.with_(round=outer.round, last=outer.last, stopped=state.stopped or outer.stopped)
+
+    def _last(self, number: int) -> bool:
+        return self.complete and number == self.at_most - 1
 
 
 @dataclass(frozen=True, slots=True)

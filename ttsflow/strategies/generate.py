@@ -85,13 +85,14 @@ class GenerateStage:
         count = self.n if self.total is None else min(self.n, self.total - len(state.pool))
         if count < 1:
             return state
-        got: Generated = yield Generate((self._request(None, state),) * count, self._watch(state))
+        got: Generated = yield Generate((self.request(None, last=state.last),) * count, self._watch(state))
         return state.with_(
             pool=state.pool + got.candidates, spent=got.spent, stopped=got.stopped or state.stopped
         )
 
-    def _request(self, parent: Candidate | None, state: State) -> Request:
-        if self.unit == "whole" or state.last:
+    def request(self, parent: Candidate | None, *, last: bool) -> Request:
+        """Return the request for a child of ``parent``; in the last round it completes the trajectory."""
+        if self.unit == "whole" or last:
             return Request(parent)
         return Request(parent, self.unit, self.separator, self.step_tokens)
 
@@ -103,7 +104,8 @@ class GenerateStage:
         parents = [candidate for candidate in state.pool if candidate.active]
         if not parents:
             return state
-        got: Generated = yield Generate(tuple(self._request(p, state) for p in parents), self._watch(state))
+        requests = tuple(self.request(parent, last=state.last) for parent in parents)
+        got: Generated = yield Generate(requests, self._watch(state))
         children = iter(got.candidates)
         # A refused request has no child: its parent stays, so that the best partial is not lost.
         pool = tuple(next(children, c) if c.active else c for c in state.pool)

@@ -29,6 +29,7 @@ class Lookahead:
 
     needs: ClassVar[frozenset[str]] = frozenset({"verifier", "continuation"})
     gives: ClassVar[frozenset[str]] = frozenset({"scores"})
+    keeps_candidates: ClassVar[bool] = True
     unit: ClassVar[str] = "step"
 
     def __post_init__(self) -> None:

@@ -70,7 +70,9 @@ class Probe:
     def _heard(self, candidate: Candidate, probe: Candidate) -> tuple[Candidate, str | None]:
         """Return the candidate with its probes so far, ended if they agree, and what this one said."""
         answer = probe.answer if probe.finish in {"stop", "step", "length"} else None
-        if answer is not None and self._hedges(probe.text[len(candidate.text) :]):
+        # Only the model hedges, not the words it was asked with.
+        words = probe.text[len(candidate.text) :].removeprefix(self.words or "")
+        if answer is not None and self._hedges(words):
             answer = None
         said = None if answer is None else answer.key
         history = (*candidate.extra.get("probes", ()), said)[-self.window :]

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from ttsflow.errors import ConfigError
 from ttsflow.ops import Note
 from ttsflow.protocols import Stage
-from ttsflow.strategies.aggregate import Aggregate
+from ttsflow.strategies.aggregate import Aggregate, voters
 from ttsflow.strategies.flow import Sequence, Steps, run_stage
 from ttsflow.strategies.generate import GenerateStage
 from ttsflow.strategies.select import Select
-from ttsflow.strategies.until import Agreed
 from ttsflow.strategies.watches import FirstFinished
 from ttsflow.types import State
 
@@ -38,10 +38,10 @@ class Recipe:
     """Chooses single, majority, FFS or LFS for a model whose ``horizon`` is known.
 
     ``profile`` paper_table2 (arXiv 2512.02008, table 2) goes by ``compute``, low or high, whatever the
-    question. article looks at ``probes`` samples of the question first: it is hard when they agree by
-    less than ``agree`` or are longer than ``long_tokens`` on average; with ``budget_tokens`` the number
-    of samples is what the budget pays for at their mean length, ``n`` at most. measured goes by
-    ``objective``, tokens or latency.
+    question. article looks at ``probes`` samples of the question first: it is hard when fewer than the
+    share ``agree`` of them give one answer, or they are longer than ``long_tokens`` on average; with
+    ``budget_tokens`` the number of samples is what the budget pays for at their mean length, those
+    included, ``n`` at most. measured goes by ``objective``, tokens or latency.
     """
 
     n: int = 8
@@ -78,10 +78,16 @@ class Recipe:
             lengths = [len(candidate.tokens) for candidate in state.pool]
             mean = math.fsum(lengths) / len(lengths) if lengths else 0.0
             paid = self.n if self.budget_tokens is None or not mean else int(self.budget_tokens / mean)
-            agreed = Agreed(self.agree, 1)(state) is not None
-            chosen = plan(self, max(1, min(self.n, paid)), hard=not agreed or mean > self.long_tokens)
+            # What has been drawn has been paid for, and counts.
+            most = max(1, min(self.n, max(paid, len(lengths))))
+            chosen = plan(self, most, hard=not self._agreed(state) or mean > self.long_tokens)
         yield Note("recipe", {"profile": self.profile, **chosen._asdict()})
         return (yield from run_stage(_strategy(chosen), state))
+
+    def _agreed(self, state: State) -> bool:
+        """Return whether enough of all probes give one answer; one without an answer agrees with none."""
+        votes = Counter(c.answer.key for c in voters(state.pool) if c.answer)
+        return bool(votes) and max(votes.values()) / len(state.pool) >= self.agree
 
 
 def plan(recipe: Recipe, n: int, *, hard: bool = False) -> Plan:
@@ -106,7 +112,8 @@ def _measured(recipe: Recipe, n: int, *, hard: bool) -> Plan:
     del hard
     shorter_is_better = recipe.horizon != "long"
     if recipe.objective == "latency":
-        return Plan("ffs", n, min(3, n) if shorter_is_better else math.ceil(n / 2))
+        # On a long-horizon model the first to finish alone falls below a single sample.
+        return Plan("ffs", n, min(3, n) if shorter_is_better else min(n, max(3, math.ceil(n / 2))))
     # With two samples a majority is the first sample; the first to finish is better.
     return Plan("ffs", n, 1) if shorter_is_better and n == 2 else Plan("majority", n, n)
 

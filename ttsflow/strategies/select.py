@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Literal
 
 from ttsflow.errors import ConfigError
 from ttsflow.lineage import Path
 from ttsflow.ops import Note
+from ttsflow.strategies.aggregate import length_of
 from ttsflow.strategies.flow import Steps
 from ttsflow.types import Candidate, State
 
@@ -25,13 +27,15 @@ class Select:
     times in the new pool (so that the next step gives it as many children); candidates that have
     ended stay aside and remain. ``share`` keeps that part of the pool, rounded up.
 
-    ``by`` score prefers high scores, ``by`` tokens short trajectories, ``by`` order the first samples;
-    ``prefer`` turns that round. Equal ones are taken in sample order, or with ``ties: all`` all that
-    equal the last one kept stay. With ``answered`` only finished candidates with an answer are
-    eligible, and of those only the ones with at least ``least_tokens`` tokens, if there are any.
+    ``by`` score prefers high scores, ``by`` tokens short trajectories, ``by`` order the first samples,
+    ``by`` thinking those whose thinking a watch saw end early (without that, all tokens of a finished one
+    with an answer count; nothing else is eligible). ``prefer`` turns that round. Equal ones are taken in
+    sample order, or with ``ties: all`` all that equal the last one kept stay. With ``answered`` only
+    finished candidates with an answer are eligible, and of those only the ones with at least
+    ``least_tokens`` tokens, if there are any.
     """
 
-    by: Literal["score", "tokens", "order"] = "score"
+    by: Literal["score", "tokens", "order", "thinking"] = "score"
     keep: int | None = None
     share: float | None = None
     into: int | None = None
@@ -82,11 +86,20 @@ class Select:
         """Scores, where they decide."""
         return frozenset({"scores"}) if self.by == "score" else frozenset()
 
+    @property
+    def survivors(self) -> tuple[int, int] | None:
+        """How many of the active survive and how many children each gets, when only scores decide."""
+        if self.into is None or self.by != "score" or self.prefer == "least":
+            return None
+        return self.into // self.copies, self.copies
+
     def __call__(self, state: State) -> Steps:
         """Prune, and tell the trace who was kept and who was not."""
         if self.into is None:
             eligible = self._eligible(state.pool)
-            kept = self._best(eligible, self.keep or math.ceil((self.share or 0) * len(eligible)))
+            if not eligible:
+                return state
+            kept = self._best(eligible, self.keep or self._part(len(eligible)))
             pool = tuple(kept)
         else:
             active = [c for c in state.pool if c.active]
@@ -100,13 +113,20 @@ class Select:
             "select",
             {
                 "by": self.by,
+                "answered": self.answered,
                 "kept": [c.path for c in kept],
                 "dropped": [c.path for c in state.pool if c.path not in stays],
             },
         )
         return state.with_(pool=pool)
 
+    def _part(self, size: int) -> int:
+        # The decimal that was written: 0.07 * 100 is a little more than 7.
+        return math.ceil(Fraction(str(self.share or 0)) * size)
+
     def _eligible(self, pool: Sequence[Candidate]) -> list[Candidate]:
+        if self.by == "thinking":
+            pool = [c for c in pool if length_of(c) is not None]
         if not self.answered:
             return list(pool)
         answered = [c for c in pool if c.finished and c.answer]
@@ -118,10 +138,11 @@ class Select:
         places = {path: place for place, path in enumerate(sorted(c.path for c in candidates))}
 
         def value(candidate: Candidate) -> tuple[bool, float]:
+            number: float | None = places[candidate.path]
             if self.by == "score":
                 number = candidate.score
-            else:
-                number = len(candidate.tokens) if self.by == "tokens" else places[candidate.path]
+            elif self.by != "order":
+                number = len(candidate.tokens) if self.by == "tokens" else length_of(candidate)
             return (number is None, 0.0 if number is None else -number if most else number)
 
         def rank(candidate: Candidate) -> tuple[tuple[bool, float], Path]:

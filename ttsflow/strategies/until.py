@@ -59,7 +59,9 @@ class Agreed:
         if len(pool) < self.at_least or not total:
             return None
         top, *others = sorted(weights.values(), reverse=True)
-        agreed = top / total >= self.share and all(weight < top for weight in others)
+        # As in the vote itself, sums that differ in the last bits alone are a tie.
+        tied = any(math.isclose(weight, top, rel_tol=1e-12) for weight in others)
+        agreed = top / total >= self.share and not tied
         return f"agreed: {top:.4g} of {total:.4g} votes" if agreed else None
 
 

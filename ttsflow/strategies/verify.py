@@ -53,6 +53,7 @@ class Verify:
 
     needs: ClassVar[frozenset[str]] = frozenset({"verifier"})
     gives: ClassVar[frozenset[str]] = frozenset({"scores"})
+    keeps_candidates: ClassVar[bool] = True
 
     def __call__(self, state: State) -> Steps:
         """Ask for the scores and store them."""

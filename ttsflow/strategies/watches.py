@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from ttsflow.errors import ConfigError
 from ttsflow.ops import Decision, Trace
 from ttsflow.protocols import Observer, Predictor, Watch
-from ttsflow.strategies.aggregate import voters
+from ttsflow.strategies.aggregate import THOUGHT, length_of, voters
 from ttsflow.types import State
 
 __all__ = ["FirstFinished", "LastFinished", "ThinkingEnded"]
@@ -26,8 +26,9 @@ class FirstFinished:
     ``order`` arrival all others end once ``k`` have arrived, for engines that report tokens late.
 
     With a ``marker`` such as ``</think>`` a trajectory has finished where its text first holds it: the
-    thinking part decides, and what has ended thinking may write its answer (short-m@k, arXiv
-    2505.17813). One without a marker has finished at its end.
+    thinking part decides, and the ``k`` that end thinking first write their answers, valid or not
+    (short-m@k, arXiv 2505.17813). One without a marker has finished at its end, if it is valid. To keep
+    the same ``k`` afterwards, select ``by: thinking``.
 
     When fewer than ``k`` of all launched are valid, up to ``refill`` more are launched, as many as are
     missing.
@@ -45,6 +46,8 @@ class FirstFinished:
             raise ConfigError(f"a number of samples cannot be negative, got {self.refill}.", "refill")
         if self.marker == "":
             raise ConfigError("an empty marker is in every text; null means the end of the text.", "marker")
+        if self.marker is not None and self.refill:
+            raise ConfigError("what has ended thinking counts, valid or not: nothing is refilled.", "refill")
 
     def check(self, n: int) -> None:
         """Refuse to wait for more candidates than are launched."""
@@ -57,8 +60,11 @@ class FirstFinished:
 
     def bind(self, state: State) -> Watch:
         """Return the watch for a pool that may hold valid trajectories already."""
-        known = tuple(len(candidate.tokens) for candidate in voters(state.pool))
-        return _FirstAfter(self, known) if known else self
+        if self.marker is None:
+            known = [len(candidate.tokens) for candidate in voters(state.pool)]
+        else:
+            known = [length for c in state.pool if (length := length_of(c)) is not None]
+        return _FirstAfter(self, tuple(known)) if known else self
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +84,7 @@ class _First:
         self.most = size + watch.refill
         self.known = [(length, -1) for length in known]
         self.done: dict[int, int] = {}
-        self.cut: int | None = None
+        self.cut: int | None = sorted(known)[watch.k - 1] if len(known) >= watch.k else None
 
     def __call__(self, traces: Sequence[Trace], changed: Sequence[int]) -> Decision | None:
         news = self._note(traces, changed)
@@ -98,16 +104,29 @@ class _First:
         late = tuple(i for i in suspects if i not in chosen)
         if not (late or news):
             return None
-        # With a marker or by arrival, tokens beyond the cut were needed.
-        bound = cut if order == "tokens" and self.watch.marker is None else None
-        return Decision(abort=late, cut=bound, reason=f"first {k} finished after {cut} tokens")
+        what = "finished" if self.watch.marker is None else "ended thinking"
+        return Decision(
+            abort=late, cut=self._needed(traces, chosen, cut), reason=f"first {k} {what} after {cut} tokens"
+        )
+
+    def _needed(self, traces: Sequence[Trace], chosen: Collection[int], cut: int) -> int | None:
+        """Return the length beyond which no trace was needed, None while nobody knows."""
+        if self.watch.order == "arrival":
+            return None
+        if self.watch.marker is None:
+            return cut
+        # The answers of those that ended thinking first were needed as well.
+        kept = [traces[index] for index in chosen if index >= 0]
+        if any(trace.candidate is None for trace in kept):
+            return None
+        return max([cut, *(len(trace.tokens) for trace in kept)])
 
     def leap(self, traces: Sequence[Trace]) -> int | None:
         """Return how far the longest running trace is from the cut."""
-        if self.watch.marker is not None:
-            return 1
-        if self.cut is None or self.watch.order == "arrival":
+        if self.cut is None and self.watch.marker is None:
             return None
+        if self.cut is None or self.watch.marker is not None or self.watch.order == "arrival":
+            return 1
         longest = max((len(trace.tokens) for trace in traces if trace.candidate is None), default=0)
         return max(1, self.cut - longest)
 
@@ -121,8 +140,11 @@ class _First:
             if candidate is not None:
                 news = True
                 self.done.pop(index, None)
-                if candidate.finished and candidate.answer:
-                    self.done[index] = len(trace.tokens) if place is None else place
+                if place is not None and candidate.finish in {"stop", "length"}:
+                    self.done[index] = place
+                    trace.candidate = candidate.with_(extra={**candidate.extra, THOUGHT: place})
+                elif candidate.finished and candidate.answer:
+                    self.done[index] = len(trace.tokens)
             elif place is not None and index not in self.done:
                 news = True
                 self.done[index] = place
@@ -131,10 +153,10 @@ class _First:
 
 @dataclass(frozen=True, slots=True)
 class ThinkingEnded:
-    """Knows that a trajectory which has closed its thinking will not grow much more.
+    """Takes it that whatever follows the thinking has about ``answer_tokens`` tokens.
 
-    A trajectory whose text holds ``marker`` ends with at most ``answer_tokens`` more; one that still
-    thinks will be at least ``answer_tokens`` longer than it is.
+    A trajectory whose text holds ``marker`` ends so many tokens after it, and one that still thinks will
+    be at least so much longer than it is.
     """
 
     marker: str = "</think>"
@@ -151,7 +173,8 @@ class ThinkingEnded:
         place = trace.find(self.marker)
         if place is None:
             return len(trace.tokens) + self.answer_tokens, None
-        return place + self.answer_tokens, place + self.answer_tokens
+        length = max(place + self.answer_tokens, len(trace.tokens))
+        return length, length
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,12 +213,12 @@ class LastFinished:
                     if bound is not None:
                         most[index] = bound
                 elif candidate.finished and candidate.answer:
-                    least[index] = self.predictor(trace)[0]
+                    least[index] = len(trace.tokens)
             longest = sorted(least.values(), reverse=True)[: self.k]
             if len(longest) < self.k:
                 return None
             short = tuple(index for index, bound in most.items() if bound < longest[-1])
-            reason = f"{self.k} others are longer than {longest[-1]} tokens"
+            reason = f"{self.k} others will have at least {longest[-1]} tokens"
             return Decision(abort=short, reason=reason) if short else None
 
         return observe

@@ -20,8 +20,8 @@ from typing import Any
 
 import pytest
 
-from ttsflow.ops import EngineRequest, Trace
-from ttsflow.protocols import CostModel, Engine, Stage, Task, VerifierPart, Watch
+from ttsflow.ops import EngineRequest, Progress, Trace
+from ttsflow.protocols import CostModel, Engine, Stage, Task, Verifier, VerifierPart, Watch
 from ttsflow.testing.drive import run_fake
 from ttsflow.types import Answer, Candidate, Problem, Sampling, Usage
 
@@ -144,23 +144,31 @@ class EngineContract:
         engine.reset()
         assert decode_all(engine, {"a": self.request(engine, seed=9)})["a"][0] == first
 
-    def test_logprobs_when_claimed(self, engine: Engine) -> None:
-        """One mapping per token when log-probabilities are asked for."""
+    @pytest.mark.parametrize("stream", [True, False])
+    def test_logprobs_when_claimed(self, engine: Engine, stream: bool) -> None:
+        """As many per token as were asked for, best first; of every token."""
         if not engine.capabilities.logprobs:
             pytest.skip("this engine claims no log-probabilities")
-        request = self.request(engine, seed=4, logprobs=2, stream=True)
-        engine.submit(request)
-        tokens: list[int] = []
-        logprobs: list[Mapping[int, float]] = []
-        finish = None
-        while finish is None:
-            for news in engine.step():
-                tokens.extend(news.tokens)
-                logprobs.extend(news.logprobs)
-                finish = news.finish
-        assert len(tokens) == len(logprobs)
-        assert all(len(entry) >= 2 for entry in logprobs)
-        assert all(value <= 1e-6 for entry in logprobs for value in entry.values())
+        for count in {1, engine.capabilities.logprobs}:
+            tokens, news = _hear(engine, self.request(engine, seed=4, logprobs=count, stream=stream))
+            logprobs = [entry for item in news for entry in item.logprobs]
+            assert [len(entry) for entry in logprobs] == [count] * len(tokens)
+            for entry in logprobs:
+                values = list(entry.values())
+                assert values == sorted(values, reverse=True)
+                assert values[0] <= 1e-6
+
+    @pytest.mark.parametrize("stream", [True, False])
+    def test_certainty_when_claimed(self, engine: Engine, stream: bool) -> None:
+        """One number per token, finite and not negative; and none for a request that does not ask."""
+        if not engine.capabilities.certainty:
+            pytest.skip("this engine does not claim to measure certainty")
+        tokens, news = _hear(engine, self.request(engine, seed=4, certainty=True, stream=stream))
+        certainties = [value for item in news for value in item.certainties]
+        assert len(certainties) == len(tokens)
+        assert all(math.isfinite(value) and value >= 0 for value in certainties)
+        _, news = _hear(engine, self.request(engine, seed=4, stream=stream))
+        assert not any(item.certainties for item in news)
 
 
 class PartContract:
@@ -185,7 +193,13 @@ class StageContract(PartContract):
         from ttsflow.testing.fake import FakeEngine  # noqa: PLC0415 - keeps the public names of this module few
 
         runs = [
-            run_fake(part, engine=FakeEngine(capacity=capacity), concurrency=concurrency)
+            run_fake(
+                part,
+                engine=FakeEngine(capacity=capacity),
+                concurrency=concurrency,
+                logprobs=20,
+                certainty=True,
+            )
             for capacity, concurrency in ((4, 1), (64, 8))
         ]
         seen = [[(r.answer, r.outcome, r.candidates, r.path_tokens) for r in _sorted(run)] for run in runs]
@@ -213,12 +227,27 @@ class WatchContract(PartContract):
 
 
 class VerifierContract(PartContract):
-    """A verifier answers every candidate once. Needs a fixture ``part``."""
+    """A verifier answers every candidate once. Needs a fixture ``part``.
+
+    Set ``whole`` for one that scores a candidate as a whole: at most one score instead of one per step.
+    """
+
+    whole = False
+
+    def opened(self, part: VerifierPart) -> Verifier:
+        """Return the working verifier; one that must know the task is given a fake one."""
+        open_for = getattr(part, "open_for", None)
+        if open_for is None:
+            return part.open()
+        from ttsflow.testing.parts import FakeTask  # noqa: PLC0415 - keeps the public names of this module few
+
+        verifier: Verifier = open_for(FakeTask())
+        return verifier
 
     def test_one_score_per_step(self, part: VerifierPart) -> None:
         """One verdict per candidate, one score per non-empty line, each a number or None."""
-        verifier = part.open()
-        problem = Problem("What is 1 + 2 + 3?")
+        verifier = self.opened(part)
+        problem = Problem("What is 1 + 2 + 3?", gold="6")
         texts = ["1 + 2 = 3\n3 + 3 = 6\n", "1 + 2 = 4\n\n4 + 3 = 7", "6"]
         for index, text in enumerate(texts):
             tokens = tuple(text.encode())
@@ -233,14 +262,15 @@ class VerifierContract(PartContract):
         assert sorted(verdicts) == ["0", "1", "2"]
         for index, text in enumerate(texts):
             scores = verdicts[str(index)].scores
-            assert len(scores) == sum(bool(line.strip()) for line in text.split("\n"))
+            steps = sum(bool(line.strip()) for line in text.split("\n"))
+            assert len(scores) <= 1 if self.whole else len(scores) == steps
             assert all(score is None or math.isfinite(score) for score in scores)
         verifier.close()
         verifier.close()
 
     def test_cancelled_is_silent(self, part: VerifierPart) -> None:
         """No verdict of a cancelled candidate follows."""
-        verifier = part.open()
+        verifier = self.opened(part)
         verifier.submit("gone", Problem("?"), Candidate((0,), (), (1,), "1 + 1 = 2", finish="stop"))
         verifier.cancel(["gone", "unknown"])
         assert not verifier.step()
@@ -284,6 +314,17 @@ class TaskContract(PartContract):
         assert part.separator not in part.stop
 
 
+def _hear(engine: Engine, request: EngineRequest) -> tuple[list[int], list[Progress]]:
+    """Run one request and return its tokens and all its news."""
+    engine.submit(request)
+    news: list[Progress] = []
+    for _ in range(5000):
+        news += engine.step()
+        if news and news[-1].finish is not None:
+            return [token for item in news for token in item.tokens], news
+    raise AssertionError(f"not ended: {request.id}")
+
+
 def _sorted(results: Mapping[str, Any]) -> list[Any]:
     return [results[name] for name in sorted(results)]
 
@@ -293,6 +334,7 @@ def _trace(index: int, step: int) -> Trace:
     trace = Trace(lambda tokens: "1" * len(tokens))
     trace.tokens = [1] * min(step, index + 2)
     trace.logprobs = [{1: -0.5}] * len(trace.tokens)
+    trace.certainties = [5.0] * len(trace.tokens)
     if step >= index + 2:
         answer = Answer(str(index), str(index))
         tokens = tuple(trace.tokens)

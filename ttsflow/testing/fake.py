@@ -1,11 +1,13 @@
 """An engine that needs no model.
 
 The fake engine's next token is a pure function of prefix and seed, so that anything that claims not to
-change an answer (another order, more seats, an abort, a preemption) can be held to it exactly.
+change an answer (another order, more seats, an abort, a preemption) can be held to it exactly. So are its
+log-probabilities and certainties, which vary from token to token and mean nothing.
 """
 
 from __future__ import annotations
 
+import math
 import random
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -13,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from ttsflow.errors import EngineDead
 from ttsflow.ops import EngineRequest, Progress
 from ttsflow.protocols import Capabilities
-from ttsflow.types import Prompt, Tokens
+from ttsflow.types import Finish, Prompt, Tokens
 
 __all__ = ["FakeEngine"]
 
@@ -35,27 +37,43 @@ def _mix(value: int) -> int:
     return value ^ (value >> 31)
 
 
-class _Sequence:
-    """One request being decoded; ``hash`` stands for its prefix of prompt and tokens."""
+def _top(token: int, draw: int, count: int) -> Mapping[int, float]:
+    """Return log-probabilities made of ``draw``, best first: the token itself and those after it."""
+    share = 0.1 + 0.8 * (_mix(draw ^ 1) % 10**6) / 10**6
+    best, gap = math.log1p(-share), math.log(share)
+    return {token + rank: best + gap * rank for rank in range(count)}
 
-    __slots__ = ("done", "hash", "held", "last", "limit", "reach", "request", "seed", "tail")
+
+def _certainty(draw: int) -> float:
+    """Return a number from 0 to 10 made of ``draw``."""
+    return _mix(draw ^ 2) % 10**6 / 10**5
+
+
+class _Sequence:
+    """One request being decoded; ``hash`` stands for its prefix of prompt and tokens.
+
+    ``held`` are tokens not reported yet, each with the draw that it came from.
+    """
+
+    __slots__ = ("done", "draw", "hash", "held", "last", "limit", "reach", "request", "seed", "tail")
 
     def __init__(self, request: EngineRequest, seed: int, context: int) -> None:
         self.request = request
         self.limit = min(request.max_tokens, context - len(request.prompt))
         self.seed = _mix(seed & _MASK)
         self.hash = 0
+        self.draw = 0
         for token in request.prompt:
             self.hash = (self.hash * _PRIME + token + 1) & _MASK
         self.last = request.prompt[-1] if request.prompt else _NEWLINE
         self.done = 0
-        self.held: list[int] = []
+        self.held: list[tuple[int, int]] = []
         self.reach = max(map(len, request.stop), default=0)
         self.tail = ""
 
     def next(self) -> int:
         """Draw the next token: lines of digits, then an answer, then the end."""
-        draw = _mix(self.hash ^ self.seed)
+        self.draw = draw = _mix(self.hash ^ self.seed)
         last = self.last
         if last in _WORDS:
             token = _END
@@ -85,12 +103,13 @@ class FakeEngine:
         capacity: int = 16,
         context: int = 4096,
         logprobs: int = 20,
+        certainty: bool = True,
         preempt: float = 0.0,
         schedule_seed: int = 0,
         step_seconds: float = 0.01,
         dies_after: int | None = None,
     ) -> None:
-        self.capabilities = Capabilities(logprobs=logprobs)
+        self.capabilities = Capabilities(logprobs=logprobs, certainty=certainty)
         self.capacity = capacity
         self.context = context
         self.steps = 0
@@ -176,7 +195,7 @@ class FakeEngine:
     def _decode_one(self, sequence: _Sequence) -> Progress | None:
         request = sequence.request
         if sequence.done >= sequence.limit:
-            return self._finish(sequence, (), "length", None)
+            return self._finish(sequence, "length")
         token = sequence.next()
         self.decoded += 1
         stop = None
@@ -184,30 +203,31 @@ class FakeEngine:
             sequence.tail += _TEXTS[token]
             stop = next((text for text in request.stop if text in sequence.tail), None)
             sequence.tail = sequence.tail[1 - sequence.reach :] if sequence.reach > 1 else ""
-        if request.stream:
-            tokens: Tokens = (token,)
-        else:
-            sequence.held.append(token)
-            tokens = ()
+        sequence.held.append((token, sequence.draw))
         if token == _END or stop is not None:
-            return self._finish(sequence, tokens, "stop", stop)
+            return self._finish(sequence, "stop", stop)
         if sequence.done >= sequence.limit:
-            return self._finish(sequence, tokens, "length", None)
-        if not request.stream:
-            return None
-        if not request.logprobs:
-            return Progress(request.id, tokens)
-        return Progress(request.id, tokens, logprobs=self._logprobs(request, tokens))
+            return self._finish(sequence, "length")
+        return self._news(sequence) if request.stream else None
 
-    def _finish(self, sequence: _Sequence, tokens: Tokens, finish: str, stop: str | None) -> Progress:
-        request = sequence.request
-        del self._running[request.id]
-        tokens = tokens or tuple(sequence.held)
-        logprobs = self._logprobs(request, tokens)
-        return Progress(request.id, tokens, "stop" if finish == "stop" else "length", stop, logprobs)
+    def _finish(self, sequence: _Sequence, finish: Finish, stop: str | None = None) -> Progress:
+        del self._running[sequence.request.id]
+        return self._news(sequence, finish, stop)
 
-    @staticmethod
-    def _logprobs(request: EngineRequest, tokens: Tokens) -> tuple[Mapping[int, float], ...]:
-        if not request.logprobs:
-            return ()
-        return tuple({token + rank: -0.5 - rank for rank in range(request.logprobs)} for token in tokens)
+    def _news(self, sequence: _Sequence, finish: Finish | None = None, stop: str | None = None) -> Progress:
+        """Report what is held."""
+        request, held = sequence.request, sequence.held
+        sequence.held = []
+        tokens = tuple([token for token, _ in held])
+        if not (request.logprobs or request.certainty):
+            return Progress(request.id, tokens, finish, stop)
+        top = min(request.logprobs, self.capabilities.logprobs)
+        certain = request.certainty and self.capabilities.certainty
+        return Progress(
+            request.id,
+            tokens,
+            finish,
+            stop,
+            logprobs=tuple([_top(token, draw, top) for token, draw in held]) if top else (),
+            certainties=tuple([_certainty(draw) for _, draw in held]) if certain else (),
+        )

@@ -22,6 +22,7 @@ class FakeEnginePart:
     capacity: int = 16
     context: int = 4096
     logprobs: int = 20
+    certainty: bool = True
     preempt: float = 0.0
     schedule_seed: int = 0
     dies_after: int | None = None
@@ -38,8 +39,8 @@ class FakeEnginePart:
 
     @property
     def capabilities(self) -> Capabilities:
-        """All of them, log-probabilities as set."""
-        return Capabilities(logprobs=self.logprobs)
+        """All of them, but for log-probabilities and certainty as set."""
+        return Capabilities(logprobs=self.logprobs, certainty=self.certainty)
 
     def open(self) -> FakeEngine:
         """Return a new engine."""
@@ -47,6 +48,7 @@ class FakeEnginePart:
             capacity=self.capacity,
             context=self.context,
             logprobs=self.logprobs,
+            certainty=self.certainty,
             preempt=self.preempt,
             schedule_seed=self.schedule_seed,
             dies_after=self.dies_after,

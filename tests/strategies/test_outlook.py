@@ -1,0 +1,94 @@
+"""What a loop foresees is what it then asks for."""
+
+import itertools
+
+import pytest
+
+from ttsflow.build import build
+from ttsflow.config import compose
+from ttsflow.ops import Generate
+from ttsflow.plugins import load
+from ttsflow.strategies.branch import Branch
+from ttsflow.strategies.budget_check import BudgetCheck
+from ttsflow.strategies.dedup import Dedup
+from ttsflow.strategies.flow import Repeat
+from ttsflow.strategies.generate import GenerateStage
+from ttsflow.strategies.outlook import Foresight, foresee
+from ttsflow.strategies.select import Select
+from ttsflow.strategies.verify import Verify
+
+STEP = GenerateStage(8, unit="step")
+KEEP = Select(into=8, copies=4)
+BODY = {"step": STEP, "score": Verify(), "keep": KEEP}
+
+
+def shipped(name, *more):
+    return build("stage", compose([f"strategy={name}", *more])["strategy"], "strategy", load())
+
+
+def told(request):
+    """Return a request without the scores its parent has by now."""
+    return (request.parent.path, request.unit, request.separator or "", request.step_tokens or 0)
+
+
+@pytest.mark.parametrize("depth", [2, 3, 5])
+def test_beam_search_asks_for_exactly_what_its_outlook_said(kit, depth):
+    rounds = []
+
+    class Playing(kit.Driver):
+        def __call__(self, op):
+            reply = super().__call__(op)
+            if isinstance(op, Generate):
+                rounds.append((op, reply))
+            return reply
+
+    Playing(finish="step").run(Repeat(BODY, depth), kit.state())
+    assert len(rounds) == depth
+    for (op, reply), (later, _) in itertools.pairwise(rounds):
+        foreseen = [told(r) for c in reply.candidates for r in op.outlook.children(c)]
+        asked = [told(request) for request in later.requests]
+        parents = {request[0] for request in asked}
+        assert len(parents) == 2
+        assert sorted(asked) == sorted(request for request in foreseen if request[0] in parents)
+    assert rounds[-1][0].outlook is None
+
+
+def test_candidates_that_ended_have_no_children(kit):
+    assert Foresight(STEP, False, 2, 4).children(kit.cand(0, "A")) == ()
+
+
+@pytest.mark.parametrize(
+    ("score", "known", "pending", "fate"),
+    [
+        (0.9, [0.1, 0.2], 0, "certain"),
+        (0.9, [0.1, 0.2], 1, "certain"),
+        (0.9, [0.1, 0.2], 2, "possible"),
+        (0.5, [0.9, 0.8], 5, "beaten"),
+        (0.5, [0.9, 0.5], 0, "possible"),
+        (0.5, [0.9, 0.1], 0, "certain"),
+    ],
+)
+def test_fate_of_a_score_when_two_survive(score, known, pending, fate):
+    assert Foresight(STEP, False, 2, 4).fate(score, known, pending) == fate
+
+
+def test_what_may_decide_otherwise_takes_the_outlook_away():
+    assert foresee(BODY, last=False) == Foresight(STEP, False, 2, 4)
+    assert foresee({**BODY, "funds": BudgetCheck(0.1)}, last=True) == Foresight(STEP, True, 2, 4)
+    assert foresee({**BODY, "same": Dedup()}, last=False) is None
+    assert foresee({**BODY, "again": KEEP}, last=False) is None
+    assert foresee({**BODY, "funds": BudgetCheck(0.1, otherwise=KEEP)}, last=False) is None
+    assert foresee({"step": STEP, "score": Verify(), "share": Branch(8)}, last=False) is None
+    assert foresee({"step": STEP, "keep": Select("tokens", into=8, copies=4)}, last=False) is None
+    assert foresee({"step": GenerateStage(8), "keep": KEEP}, last=False) is None
+
+
+@pytest.mark.parametrize(("name", "has"), [("beam_search", True), ("lookahead", True), ("rebase", False)])
+def test_which_shipped_searches_have_one(name, has):
+    stages = shipped(name).stages["search"].stages
+    assert (foresee(stages, last=False) is not None) == has
+
+
+def test_dvts_has_one_in_every_subtree():
+    search = shipped("dvts").stages["subtrees"].stages["search"]
+    assert foresee(search.stages, last=False).slots == 1

@@ -1,0 +1,1 @@
+"""What recorded samples and finished runs say: profiles, published tables, trees."""

@@ -1,0 +1,95 @@
+"""``ttsflow show``: a run's problems, and one of them as a tree."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+from rich.tree import Tree as Drawn
+
+from ttsflow.analysis.tree import Node, Tree, grow, read_events, read_lines
+from ttsflow.errors import DataError, suggest
+from ttsflow.listing import wide_console
+
+__all__ = ["show_problem", "show_problems"]
+
+
+_RIGHT = {"True": "yes", "False": "no"}
+
+
+def show_problems(folder: Path) -> None:
+    """Print a row per problem of a run. Raises ``DataError`` when the folder holds none."""
+    path = folder / "results.jsonl"
+    if not path.is_file():
+        raise DataError(f"{folder} holds no results.jsonl; name the folder of a run.")
+    results, broken = read_lines(path)
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in ("problem", "outcome", "answer", "gold", "right", "decoded", "stopped"):
+        table.add_column(name, overflow="fold")
+    for result in results:
+        right = _RIGHT.get(str(result.get("correct")), "-")
+        usage = result.get("usage") or {}
+        cells = (result.get("id"), result.get("outcome"), result.get("answer"), result.get("gold"), right)
+        rest = (usage.get("decoded"), result.get("stopped"))
+        table.add_row(*(Text("" if cell is None else str(cell)) for cell in (*cells, *rest)))
+    console = wide_console()
+    console.print(table)
+    for number in broken:
+        console.print(f"line {number} of results.jsonl is broken and was skipped", markup=False)
+
+
+def show_problem(folder: Path, problem: str, *, width: int = 100) -> None:
+    """Print one problem as a tree; ``width`` characters of every text. Raises ``DataError``."""
+    events = read_events(folder)
+    if problem not in events:
+        raise DataError(f"the run has no problem {problem!r}. {suggest(problem, events)}")
+    tree = grow(problem, events[problem])
+    drawn = Drawn(Text(_headline(tree), style="bold"))
+    for node in tree.roots:
+        _draw(drawn, node, width)
+    console = wide_console()
+    console.print(drawn)
+    for line in tree.decisions:
+        console.print(line, markup=False)
+
+
+def _headline(tree: Tree) -> str:
+    result: Mapping[str, Any] = tree.result
+    told = [
+        f"{key} {result[key]}"
+        for key in ("outcome", "answer", "correct", "stopped")
+        if result.get(key) is not None
+    ]
+    tokens = sum(node.tokens for node in tree.nodes.values())
+    return f"{tree.problem}: " + ", ".join([*told, f"{len(tree.nodes)} nodes", f"{tokens} tokens"])
+
+
+def _draw(branch: Drawn, node: Node, width: int) -> None:
+    below = branch.add(Text.from_markup(_line(node, width)))
+    for child in node.children:
+        _draw(below, child, width)
+
+
+def _line(node: Node, width: int) -> str:
+    marks: Sequence[str] = [
+        f"[dim]{'.'.join(map(str, node.path))}[/dim]",
+        f"{node.tokens} tokens",
+        node.finish,
+        *([_scores(node)] if node.scores else []),
+        *([f"answer [bold]{escape(str(node.answer))}[/bold]"] if node.answer is not None else []),
+        *(["[green]chosen[/green]"] if node.chosen else []),
+        *([f"[red]pruned {escape(node.pruned)}[/red]"] if node.pruned else []),
+        *([f"[yellow]{escape(node.reason)}[/yellow]"] if node.reason else []),
+    ]
+    text = " ".join(node.text.split())
+    text = text if len(text) <= width else text[: width - 1] + "\u2026"
+    return "  ".join(marks) + (f"\n{escape(text)}" if text else "")
+
+
+def _scores(node: Node) -> str:
+    known = ["-" if score is None else f"{score:.3g}" for score in node.scores]
+    return f"{'score' if len(known) == 1 else 'scores'} {' '.join(known)}"

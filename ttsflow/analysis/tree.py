@@ -1,0 +1,183 @@
+"""What a trace says of one problem, as a tree: who came from whom, what it scored, why it ended."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path as File
+from typing import Any
+
+from ttsflow.errors import DataError
+from ttsflow.lineage import Path
+
+__all__ = ["Node", "Tree", "grow", "read_events", "read_lines", "walk"]
+
+
+@dataclass(slots=True)
+class Node:
+    """One candidate; ``text`` and ``tokens`` are its own, ``full`` and ``length`` with its ancestors'.
+
+    ``pruned`` says why it was dropped, ``chosen`` that the answer was taken from it.
+    """
+
+    path: Path
+    finish: str
+    tokens: int
+    text: str
+    full: str = ""
+    length: int = 0
+    answer: str | None = None
+    reason: str | None = None
+    scores: tuple[float | None, ...] = ()
+    pruned: str | None = None
+    chosen: bool = False
+    children: list[Node] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Tree:
+    """All candidates of a problem by path, the first ones, and what was decided about them in order."""
+
+    problem: str
+    nodes: dict[Path, Node]
+    roots: list[Node]
+    decisions: list[str]
+    result: Mapping[str, Any]
+
+
+def read_lines(path: File) -> tuple[list[dict[str, Any]], list[int]]:
+    """Return the records of a JSON lines file, and the numbers of lines that are none.
+
+    A run that was killed may leave half a line. Raises ``DataError`` when the file cannot be read.
+    """
+    records, broken = [], []
+    try:
+        with path.open(encoding="utf-8", errors="replace") as lines:
+            for number, line in enumerate(lines, 1):
+                try:
+                    record = json.loads(line)
+                except ValueError:
+                    record = None
+                if isinstance(record, dict):
+                    records.append(record)
+                elif line.strip():
+                    broken.append(number)
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror}") from error
+    return records, broken
+
+
+def read_events(folder: File) -> dict[str, list[dict[str, Any]]]:
+    """Return the events of a run by problem, in order. Raises ``DataError`` without a trace."""
+    path = folder / "trace.jsonl"
+    if not path.is_file():
+        raise DataError(f"{folder} holds no trace.jsonl; is it a run folder, and was `trace` true?")
+    events: dict[str, list[dict[str, Any]]] = {}
+    for event in read_lines(path)[0]:
+        events.setdefault(str(event.get("problem")), []).append(event)
+    return events
+
+
+def grow(problem: str, events: Iterable[Mapping[str, Any]]) -> Tree:
+    """Return the tree of one problem from its events."""
+    tree = Tree(problem, {}, [], [], {})
+    for event in events:
+        take = _TAKES.get(str(event.get("event")))
+        if take is not None:
+            take(tree, event)
+    for node in sorted(tree.nodes.values(), key=lambda node: node.path):
+        parent = tree.nodes.get(node.path[:-1])
+        if parent is not None and node.full.startswith(parent.full):
+            node.text = node.full[len(parent.full) :]
+        (tree.roots if parent is None else parent.children).append(node)
+    return tree
+
+
+def walk(nodes: Iterable[Node]) -> Iterator[Node]:
+    """Yield nodes and all below them."""
+    for node in nodes:
+        yield node
+        yield from walk(node.children)
+
+
+def _add(tree: Tree, event: Mapping[str, Any]) -> None:
+    path = tuple(event["path"])
+    text = str(event.get("text", ""))
+    tree.nodes[path] = Node(
+        path=path,
+        finish=str(event.get("finish")),
+        tokens=int(event.get("tokens_new", 0)),
+        text=text,
+        full=text,
+        length=int(event.get("tokens", 0)),
+        answer=event.get("answer"),
+        reason=event.get("reason"),
+    )
+
+
+def _score(tree: Tree, event: Mapping[str, Any]) -> None:
+    node = tree.nodes.get(tuple(event["path"]))
+    if node is not None:
+        node.scores = tuple(event["scores"])
+        node.reason = event.get("reason", node.reason)
+
+
+def _decide(tree: Tree, event: Mapping[str, Any]) -> None:
+    tree.decisions.append(f"{event['event']}: {_told(event)}")
+
+
+def _end(tree: Tree, event: Mapping[str, Any]) -> None:
+    tree.result = event
+
+
+def _select(tree: Tree, event: Mapping[str, Any]) -> None:
+    by = str(event.get("by"))
+    kept = [tree.nodes[path] for path in map(tuple, event["kept"]) if path in tree.nodes]
+    last = kept[-1] if kept else None
+    for path in map(tuple, event["dropped"]):
+        node = tree.nodes.get(path)
+        if node is None:
+            continue
+        if event.get("answered") and (node.finish != "stop" or node.answer is None):
+            node.pruned = "at the end, without an answer"
+            continue
+        worth, best = _worth(node, by), _worth(last, by) if last else None
+        node.pruned = f"by {by}" + (f": {worth}, the last kept has {best}" if worth and best else "")
+
+
+def _worth(node: Node, by: str) -> str | None:
+    if by == "tokens":
+        return str(node.length)
+    if by in {"score", "rebase", "proportional"}:
+        known = [score for score in node.scores if score is not None]
+        return f"{known[-1]:.3g}" if known else "no score"
+    return None
+
+
+def _aggregate(tree: Tree, event: Mapping[str, Any]) -> None:
+    chosen = tree.nodes.get(tuple(event.get("chosen") or ()))
+    if chosen is not None:
+        chosen.chosen = True
+    weights = event.get("weights")
+    votes = ", ".join(f"{answer} {weight:.4g}" for answer, weight in weights.items()) if weights else ""
+    tie = " (a tie)" if event.get("tied") else ""
+    tree.decisions.append(f"{event.get('how')}: {votes or _told(event)}{tie}")
+
+
+def _told(event: Mapping[str, Any]) -> str:
+    rest = {key: value for key, value in event.items() if key not in {"event", "problem", "traceback", "how"}}
+    return ", ".join(f"{key} {value}" for key, value in rest.items() if value is not None)
+
+
+_TAKES = {
+    "candidate": _add,
+    "score": _score,
+    "select": _select,
+    "aggregate": _aggregate,
+    "watch": _decide,
+    "stop": _decide,
+    "failed": _decide,
+    "recipe": _decide,
+    "result": _end,
+}

@@ -1,0 +1,168 @@
+"""What the command line offers besides ``run``: nothing here runs a model.
+
+Everything heavy is imported by the command that needs it.
+"""
+
+# ruff: noqa: T201, PLC0415 - it prints, and a command imports what it alone needs
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+from ttsflow.errors import ConfigError, suggest
+
+__all__ = [
+    "Parser",
+    "explain",
+    "overridden",
+    "plugins",
+    "profile",
+    "record",
+    "replay_table",
+    "show",
+    "warn",
+    "what",
+]
+
+_OVERRIDES = "settings as key=value, such as strategy=ffs strategy.n=16 engine.seats=64"
+
+
+class Parser(argparse.ArgumentParser):
+    """Says how settings are written when an option is unknown."""
+
+    def error(self, message: str) -> NoReturn:
+        """Print the message and exit with code 2."""
+        hint = " Settings are written key=value, without dashes." if "unrecognized" in message else ""
+        self.exit(2, f"error: {message}.{hint} See `{self.prog} --help`.\n")
+
+
+def overridden(parser: argparse.ArgumentParser, argv: Sequence[str]) -> Any:
+    """Add the arguments that stand for a config, and parse."""
+    parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help=_OVERRIDES)
+    parser.add_argument("--config-dir", metavar="DIR", help="a folder with config groups of your own")
+    return parser.parse_intermixed_args(argv)
+
+
+def record(argv: Sequence[str]) -> int:
+    """Make a file of recorded samples from a finished run, for engine=replay."""
+    parser = Parser(prog="ttsflow record", description=record.__doc__)
+    parser.add_argument("folder", metavar="RUN_FOLDER", type=Path, help="the folder that a run wrote")
+    parser.add_argument(
+        "-o", "--output", metavar="FILE", type=Path, required=True, help=".jsonl or .jsonl.gz"
+    )
+    parser.add_argument(
+        "--no-text", action="store_true", help="leave the texts out: answers and lengths only"
+    )
+    args = parser.parse_args(argv)
+    from ttsflow.analysis.record import record as make
+
+    done = make(args.folder, args.output, texts=not args.no_text)
+    if done.left_out:
+        why = ", ".join(f"{count} {reason}" for reason, count in sorted(done.left_out.items()))
+        lean = "; what is left leans towards short samples" if "aborted" in done.left_out else ""
+        print(f"warning: {sum(done.left_out.values())} samples are left out: {why}{lean}.", file=sys.stderr)
+    print(f"{done.samples} samples of {done.problems} problems in {args.output}")
+    return 0
+
+
+def what(argv: Sequence[str]) -> int:
+    """Show what is installed and can be named in a config, of one kind or of all."""
+    parser = Parser(prog="ttsflow list", description=what.__doc__)
+    parser.add_argument("kind", nargs="?", help="such as strategy, stage, verifier or task")
+    kind = parser.parse_args(argv).kind
+    from ttsflow.listing import show_parts
+    from ttsflow.plugins import load
+
+    kinds = {entry.kind for entry in load().choices()}
+    if kind is not None and kind not in kinds:
+        raise ConfigError(f"there is no kind of part '{kind}'. {suggest(kind, kinds)}")
+    warn()
+    show_parts(load(), kind)
+    return 0
+
+
+def explain(argv: Sequence[str]) -> int:
+    """Print the strategy that would run, with all its settings, as YAML to paste and edit."""
+    parser = Parser(prog="ttsflow explain", description=explain.__doc__)
+    args = overridden(parser, argv)
+    from ttsflow.build import build
+    from ttsflow.build import explain as told
+    from ttsflow.config import compose, to_yaml
+    from ttsflow.plugins import load
+
+    warn()
+    stage = build("stage", compose(args.overrides, args.config_dir)["strategy"], "strategy", load())
+    print(to_yaml(told(stage, load())), end="")
+    return 0
+
+
+def plugins(argv: Sequence[str]) -> int:
+    """Show the installed plugins, what they add, and what is wrong with them."""
+    Parser(prog="ttsflow plugins", description=plugins.__doc__).parse_args(argv)
+    from ttsflow.listing import show_plugins
+    from ttsflow.plugins import plugins as installed
+    from ttsflow.plugins import problems
+
+    show_plugins(installed(), problems())
+    return 0
+
+
+def profile(argv: Sequence[str]) -> int:
+    """Say what kind of model recorded samples or a run come from, and which strategy suits it."""
+    from ttsflow.analysis.profiling import main
+
+    return main(argv, Parser(prog="ttsflow profile", description=profile.__doc__))
+
+
+def replay_table(argv: Sequence[str]) -> int:
+    """Print first- and last-finish search on recorded samples: accuracies, and the tokens they took."""
+    parser = Parser(prog="ttsflow replay-table", description=replay_table.__doc__)
+    parser.add_argument("file", help="recorded samples (.jsonl, .jsonl.gz)")
+    parser.add_argument(
+        "--profile",
+        choices=["exact", "paper"],
+        default="exact",
+        help="exactly k samples vote, or also those as long as the k-th one, as in published tables",
+    )
+    parser.add_argument(
+        "--json", action="store_true", help="print a JSON list, one row per model and data set"
+    )
+    args = parser.parse_args(argv)
+    from ttsflow.analysis.replay_table import show, table
+
+    rows = table(args.file, args.profile)
+    if args.json:
+        print(json.dumps(rows, indent=1))
+    else:
+        show(rows)
+    return 0
+
+
+def show(argv: Sequence[str]) -> int:
+    """List the problems of a run, or draw one as a tree: who came from whom, scored what, was dropped why."""
+    parser = Parser(prog="ttsflow show", description=show.__doc__)
+    parser.add_argument("folder", type=Path, help="the folder of a run")
+    parser.add_argument("--problem", metavar="ID", help="the problem to draw")
+    parser.add_argument("--width", type=int, default=100, help="characters shown of every text (100)")
+    args = parser.parse_args(argv)
+
+    from ttsflow.analysis.show import show_problem, show_problems
+
+    if args.problem is None:
+        show_problems(args.folder)
+    else:
+        show_problem(args.folder, args.problem, width=max(1, args.width))
+    return 0
+
+
+def warn() -> None:
+    """Say what is wrong with installed plugins; only what they provide is missing."""
+    from ttsflow.plugins import problems
+
+    for problem in problems():
+        print(f"warning: {problem}", file=sys.stderr)

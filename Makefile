@@ -48,7 +48,7 @@ test: setup
 	$(BIN)/python -m pytest -m "$(ENGINE_TESTS)"
 
 test-fast: setup
-	$(BIN)/python -m pytest $(PARALLEL) -m "not engine and not install and not gpu"
+	$(BIN)/python -m pytest $(PARALLEL) -m "not engine and not install and not slow and not gpu"
 
 lint: setup
 	$(BIN)/ruff check .

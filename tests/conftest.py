@@ -1,7 +1,9 @@
 """Fixtures that several test modules share."""
 
 import importlib
+import os
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -54,3 +56,17 @@ def hook():
         return HOOK + "".join(f"    {line}\n" for line in lines)
 
     return source
+
+
+@pytest.fixture(scope="session")
+def trace_file():
+    """Return a file of recorded samples by name; the test is skipped where the test data are absent."""
+    beside = Path(__file__).parents[2] / "shared" / "data"
+    folder = Path(os.environ.get("TTSFLOW_TEST_DATA") or beside) / "traces"
+
+    def find(name):
+        if not (folder / name).is_file():
+            pytest.skip(f"no {name} in {folder}; set TTSFLOW_TEST_DATA to the folder with the test data")
+        return folder / name
+
+    return find

@@ -133,7 +133,7 @@ def test_without_a_command_the_help_is_shown(capsys):
         (["lst"], "there is no command 'lst'. Did you mean 'list'?"),
         (["list", "strategie"], "there is no kind of part 'strategie'. Did you mean 'strategy'?"),
         (["run", "--n", "256"], "Settings are written key=value, without dashes."),
-        (["run", "strategy=nosuch"], "error: strategy: there is no strategy 'nosuch'. Known: beam_search"),
+        (["run", "strategy=nosuch"], "error: strategy: there is no strategy 'nosuch'. Known: adaptive"),
         (["run", "strategy.nn=4"], "error: strategy.nn: "),
         (["run", *FAKE, "+nn=8"], "error: nn: there is no setting 'nn'."),
         (["run", *FAKE, "limit=none"], "error: limit: a whole number or null is wanted, got the text 'none'"),

@@ -119,7 +119,8 @@ def test_explain_can_be_pasted_into_a_file(name, folder):
 
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_every_strategy_has_n_and_says_what_it_is(name):
-    assert compose([f"strategy={name}", "strategy.n=8"])["variables"]["n"] == 8
+    mapping = compose([f"strategy={name}", "strategy.n=9"])
+    assert {**mapping["strategy"], **mapping["variables"]}["n"] == 9
     assert {"what", "source", "cost"} <= set(plugins.load().find("strategy", name).notes)
 
 
@@ -137,9 +138,9 @@ def test_the_order_of_stages_survives_yaml():
         (
             "strategy=majorty",
             "strategy",
-            "there is no strategy 'majorty'. Did you mean 'majority'? Known: beam",
+            "there is no strategy 'majorty'. Did you mean 'majority'? Known: adaptive",
         ),
-        ("+strategy=foo", "strategy", "there is no strategy 'foo'. Known: beam_search"),
+        ("+strategy=foo", "strategy", "there is no strategy 'foo'. Known: adaptive_consistency, beam_search"),
         ("+strategy=ffs", "strategy", "write strategy=NAME without `+`"),
         ("strategy=null", "", "a group takes the name of one of its files"),
         ("~strategy", "strategy", "it cannot be removed"),

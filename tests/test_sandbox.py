@@ -143,7 +143,36 @@ def test_the_order_of_a_set_is_the_same_in_every_run():
 
 # --- attacks -------------------------------------------------------------------------------------------
 
-#: Code, its limits, and what the reason must hold; None where the attack is only refused and f goes on.
+#: Code that would pass tests without being right, and what the reason must hold.
+TRICKS = {
+    "exits early": ("import os\nos._exit(0)\ndef f(): pass", "ended itself with exit code 0"),
+    "exits in the call": ("import os\ndef f(): os._exit(0)", "ended itself with exit code 0"),
+    "raises SystemExit": ("raise SystemExit(0)", "SystemExit"),
+    "raises KeyboardInterrupt": ("def f(): raise KeyboardInterrupt", "KeyboardInterrupt"),
+    "equals everything": ("class E:\n    def __eq__(self, o): return True\ndef f(): return E()", "Assert"),
+    "a number that equals everything": (
+        "class E(int):\n    def __eq__(self, o): return True\n    __hash__ = None\ndef f(): return E(7)",
+        "AssertionError",
+    ),
+    "patches builtins": (
+        """
+        import builtins, sys, os
+        for module in (builtins, os, sys):
+            for name in dir(module):
+                try: setattr(module, name, lambda *a, **k: True)
+                except Exception: pass
+        """,
+        "",
+    ),
+    "forges the report": (TO_ALL_FILES.format(r"b'\npass\nend\n' * 9"), "cannot be read"),
+    "answers nonsense": (TO_ALL_FILES.format(r"b'\0\0\0\1x' * 9"), "cannot be read"),
+    "promises a huge answer": (TO_ALL_FILES.format(r"b'\xff' * 9"), "cannot be read"),
+    "returns too deep": ("def f():\n    x = []\n    for _ in range(10**5): x = [x]\n    return x", "deep"),
+    "returns itself": ("def f():\n    x = []\n    x.append(x)\n    return x", "deep"),
+    "reads input": ("def f(): return input()", "EOFError"),
+}
+
+#: Code that would do harm, its limits, and what the reason must hold.
 ATTACKS = {
     "loop": (LOOP, SHORT, "not done after 0.25 s"),
     "loop at loading": ("while True: pass", SHORT, "not done after 0.25 s"),
@@ -181,44 +210,9 @@ ATTACKS = {
     ),
     "many files": ("def f():\n    for n in range(10**6): open(f'mark{n}', 'w').close()", LONG, "Error"),
     "many open files": ("import os\nh = []\ndef f():\n    while True: h.append(os.pipe())", LONG, "OSError"),
-    "deep recursion": ("import sys\nsys.setrecursionlimit(10**9)\ndef f(): return f()", LONG, "test 1 of 1"),
-    "exits early": ("import os\nos._exit(0)\ndef f(): pass", LONG, "ended itself with exit code 0"),
-    "exits in the call": ("import os\ndef f(): os._exit(0)", LONG, "ended itself with exit code 0"),
-    "raises SystemExit": ("raise SystemExit(0)", LONG, "SystemExit"),
-    "raises KeyboardInterrupt": ("def f(): raise KeyboardInterrupt", LONG, "KeyboardInterrupt"),
+    "deep recursion": ("import sys\nsys.setrecursionlimit(10**9)\ndef f(): return f()", SHORT, ""),
     "crashes": ("import ctypes\ndef f(): ctypes.string_at(0)", LONG, "signal 11"),
     "aborts": ("import os\ndef f(): os.abort()", LONG, "signal 6"),
-    "equals everything": (
-        "class E:\n    def __eq__(self, o): return True\ndef f(): return E()",
-        LONG,
-        "Assert",
-    ),
-    "a number that equals everything": (
-        "class E(int):\n    def __eq__(self, o): return True\n    __hash__ = None\ndef f(): return E(7)",
-        LONG,
-        "AssertionError",
-    ),
-    "patches builtins": (
-        """
-        import builtins, sys, os
-        for module in (builtins, os, sys):
-            for name in dir(module):
-                try: setattr(module, name, lambda *a, **k: True)
-                except Exception: pass
-        """,
-        LONG,
-        "",
-    ),
-    "forges the report": (TO_ALL_FILES.format(r"b'\npass\nend\n' * 9"), LONG, "cannot be read"),
-    "answers nonsense": (TO_ALL_FILES.format(r"b'\0\0\0\1x' * 9"), LONG, "cannot be read"),
-    "promises a huge answer": (TO_ALL_FILES.format(r"b'\xff' * 9"), LONG, "cannot be read"),
-    "returns too deep": (
-        "def f():\n    x = []\n    for _ in range(10**5): x = [x]\n    return x",
-        LONG,
-        "deep",
-    ),
-    "returns itself": ("def f():\n    x = []\n    x.append(x)\n    return x", LONG, "deep"),
-    "reads input": ("def f(): return input()", LONG, "EOFError"),
     "network": ("import socket\ndef f(): socket.create_connection(('127.0.0.1', 22))", LONG, "Error"),
     "any socket": ("import socket\ndef f(): socket.socket(socket.AF_UNIX)", LONG, "PermissionError"),
     "datagrams": (
@@ -251,6 +245,14 @@ ATTACKS = {
         "OSError",
     ),
 }
+
+
+@pytest.mark.parametrize("name", TRICKS)
+def test_a_trick_passes_no_test(name):
+    source, reason = TRICKS[name]
+    result = ran(source, "assert f() == 'right'")
+    assert (result.passed, result.broken) == (False, False)
+    assert reason in result.reason
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -453,6 +455,12 @@ def test_a_sandbox_that_fails_says_so_and_is_no_failed_test(monkeypatch):
     late = run(Job("def f(): pass", "f", ("f()",), limits=Limits(seconds=0.1)))
     assert late.broken
     assert "did not answer in time" in late.reason
+
+
+def test_a_setup_that_fails_says_nothing_about_the_code():
+    result = ran("def f(): pass", setup="import nowhere")
+    assert result.broken
+    assert "the setup of the tests: ModuleNotFoundError" in result.reason
 
 
 def test_an_isolation_that_does_not_work_is_refused_with_what_the_kernel_said(monkeypatch):

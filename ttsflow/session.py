@@ -12,12 +12,15 @@ from ttsflow import plugins
 from ttsflow.assemble import Setup
 from ttsflow.driver import Driver
 from ttsflow.engines import warm
+from ttsflow.engines.shared import share
+from ttsflow.errors import ConfigError
 from ttsflow.ledger import Ledger
 from ttsflow.protocols import Engine, Task, Verifier
 from ttsflow.settle import Rules
 from ttsflow.status import Status
 from ttsflow.trace import Recorder
 from ttsflow.types import Problem, Result
+from ttsflow.verifiers.served import Served
 
 __all__ = ["Session", "versions"]
 
@@ -35,7 +38,11 @@ def versions() -> dict[str, str]:
 
 
 class Session:
-    """A context manager: the engine is open inside, and stays warm for the next session."""
+    """A context manager: the engines are open inside, and stay warm for the next session.
+
+    Beside the engine of the run these are those of a verifier with a model of its own. One that asks the
+    engine of the run gets a port to it.
+    """
 
     def __init__(self, setup: Setup) -> None:
         self.setup = setup
@@ -46,8 +53,12 @@ class Session:
 
     def __enter__(self) -> Self:
         """Open engine and verifier. Raises ``ModelError``, ``MissingExtra``, ``ConfigError``."""
-        self._engine = warm.acquire(self.setup.engine)
-        self._verifier = self._open_verifier()
+        part = self.setup.verifier
+        if isinstance(part, Served):
+            self._serve(part)
+        else:
+            self._engine = warm.acquire(self.setup.engine)
+            self._verifier = self._open_verifier()
         return self
 
     def _open_verifier(self) -> Verifier | None:
@@ -57,6 +68,24 @@ class Session:
         # An oracle alone reads what is correct from the task.
         open_for: Callable[[Task], Verifier] | None = getattr(part, "open_for", None)
         return part.open() if open_for is None else open_for(self.setup.task)
+
+    def _serve(self, part: Served) -> None:
+        """Open a verifier with its models, or on the engine of the run, where it becomes a guest."""
+        setup = self.setup
+        parts = part.engines or (setup.engine,)
+        try:
+            if setup.engine in parts:
+                part.check_engine(setup.engine.capabilities)
+            engine, *engines = warm.acquire_all([setup.engine, *parts])
+            if any(one is engine for one in engines):
+                self._engine, guest = share(engine)
+                engines = [guest if one is engine else one for one in engines]
+            else:
+                self._engine = engine
+            self._verifier = part.open_on(engines, setup.task.separator)
+        except ConfigError as error:
+            known = error.path.partition(".")[0] in {"engine", "verifier"}
+            raise (error if known else error.below("verifier")) from error
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

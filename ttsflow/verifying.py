@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -19,7 +21,13 @@ _numbers = itertools.count()
 
 
 class Verifying:
-    """Carries out score operations; ``deliver(frame, reply)`` hands a finished one back."""
+    """Carries out score operations; ``deliver(frame, reply)`` hands a finished one back.
+
+    A verifier that raises fails the candidate it was given, or all it was asked for when it was to go on; a
+    config error alone ends the run. One with a ``deadline`` has that many seconds for each candidate, the
+    time in which others are scored included; the candidate is then failed and the verifier told to forget it.
+    A call that never returns cannot be ended.
+    """
 
     def __init__(
         self,
@@ -34,6 +42,9 @@ class Verifying:
         self.deliver = deliver
         self.now = now
         self.pending: dict[str, Scoring] = {}
+        self.deadline: float | None = getattr(verifier, "deadline", None)
+        self._asked: dict[str, float] = {}
+        self._refused: list[Verdict] = []
 
     def ask(self, frame: Frame, op: Score) -> None:
         """Queue the candidates of an operation."""
@@ -43,16 +54,48 @@ class Verifying:
         frame.case.scorings[scoring] = None
         for name, candidate in zip(scoring.ids, op.candidates, strict=True):
             self.pending[name] = scoring
-            self.verifier.submit(name, frame.case.problem, candidate)
+            self._asked[name] = time.monotonic()
+            try:
+                self.verifier.submit(name, frame.case.problem, candidate)
+            except ConfigError:
+                raise
+            except Exception as error:  # noqa: BLE001 - a verifier that breaks fails one candidate
+                self._refused.append(Verdict(name, (), reason=_said(error)))
 
     def step(self) -> bool:
         """Advance the verifier; return whether it had anything to say."""
         if self.verifier is None or not self.pending:
             return False
-        verdicts = self.verifier.step()
+        verdicts, self._refused = self._refused, []
+        try:
+            verdicts += self.verifier.step()
+        except ConfigError:
+            raise
+        except Exception as error:  # noqa: BLE001 - a verifier that breaks fails what it was asked for
+            done = {verdict.id for verdict in verdicts}
+            broken = [name for name in self.pending if name not in done]
+            verdicts += [Verdict(name, (), reason=_said(error)) for name in broken]
+            self._forget(broken)
+        else:
+            verdicts += self._late({verdict.id for verdict in verdicts})
         for verdict in verdicts:
             self._take(verdict)
         return bool(verdicts)
+
+    def _late(self, done: set[str]) -> list[Verdict]:
+        """Return a verdict on every candidate whose time is up."""
+        if self.deadline is None:
+            return []
+        now = time.monotonic()
+        late = [n for n in self.pending if n not in done and now - self._asked[n] > self.deadline]
+        self._forget(late)
+        return [Verdict(n, (), reason=f"the verifier gave no scores in {self.deadline:g} s") for n in late]
+
+    def _forget(self, names: list[str]) -> None:
+        """Tell the verifier not to go on with candidates; whether it still can is its own matter."""
+        if names and self.verifier is not None:
+            with contextlib.suppress(Exception):
+                self.verifier.cancel(names)
 
     def cancel(self, case: Case) -> None:
         """Forget everything a problem waits for."""
@@ -60,7 +103,7 @@ class Verifying:
         if names and self.verifier is not None:
             self.verifier.cancel(names)
         for name in names:
-            del self.pending[name]
+            del self.pending[name], self._asked[name]
         case.scorings.clear()
 
     def close(self) -> None:
@@ -68,11 +111,13 @@ class Verifying:
         if self.pending and self.verifier is not None:
             self.verifier.cancel(list(self.pending))
             self.pending.clear()
+            self._asked.clear()
 
     def _take(self, verdict: Verdict) -> None:
         scoring = self.pending.pop(verdict.id, None)
         if scoring is None:
             return
+        del self._asked[verdict.id]
         # A score that is no number is a missing score, whoever gave it.
         known = tuple(s if s is not None and math.isfinite(s) else None for s in verdict.scores)
         scoring.verdicts[verdict.id] = verdict._replace(scores=known)
@@ -89,3 +134,7 @@ class Verifying:
                     data["reason"] = word.reason
                 self.trace.event("score", case.problem.id, data)
         self.deliver(scoring.frame, Scored(verdicts, case.account.usage(self.now())))
+
+
+def _said(error: Exception) -> str:
+    return f"the verifier raised {type(error).__name__}: {error}"

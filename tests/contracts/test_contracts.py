@@ -35,6 +35,7 @@ from ttsflow.testing.contracts import (
 from ttsflow.verifiers.answer import GoldAnswer
 from ttsflow.verifiers.confidence import ConfidenceScore
 from ttsflow.verifiers.constant import Constant, RandomScore
+from ttsflow.verifiers.countdown import CountdownSteps
 from ttsflow.verifiers.equations import Equations
 from ttsflow.verifiers.tests import CodeTests
 
@@ -111,6 +112,7 @@ class TestWatches(WatchContract):
 
 
 VERIFIERS = {
+    "countdown": CountdownSteps(),
     "equations": Equations(),
     "constant": Constant(0.25),
     "random": RandomScore(3),

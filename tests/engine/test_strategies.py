@@ -24,7 +24,10 @@ SETTINGS = {
     "weighted_majority": ("strategy.n=4", "verifier=equations"),
     "self_consistency": ("strategy.n=8", "strategy.batch=2", "strategy.at_least=2"),
     "ffs": ("strategy.n=6", "strategy.k=2"),
+    "cisc": ("strategy.n=4",),
     "self_certainty": ("strategy.n=4",),
+    "deepconf": ("strategy.n=4", "strategy.group=16"),
+    "deepconf_online": ("strategy.n=6", "strategy.warmup=3", "strategy.keep=0.5", "strategy.group=8"),
     "dynasor": ("strategy.n=1", "strategy.chunk=8", "strategy.window=2", "strategy.probe_tokens=4"),
     "beam_search": ("strategy.n=4", "strategy.width=2", "verifier=equations"),
 }

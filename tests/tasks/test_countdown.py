@@ -23,7 +23,13 @@ LITTLE = {"numbers": 2, "low": 3, "high": 5, "target_low": 1, "target_high": 20,
 
 
 @pytest.mark.parametrize(
-    "part", [Countdown(), Countdown(**GAME24), Countdown(chat=True), Countdown(**LITTLE, size=60)]
+    "part",
+    [
+        Countdown(size=5),
+        Countdown(**GAME24, size=5),
+        Countdown(chat=True, size=5),
+        Countdown(**LITTLE, size=60),
+    ],
 )
 class TestContract(TaskContract):
     pass
@@ -32,7 +38,7 @@ class TestContract(TaskContract):
 # --- generation -----------------------------------------------------------------------------------------
 
 
-@settings(deadline=None, max_examples=15)
+@settings(deadline=None, max_examples=10)
 @given(st.integers(2, 4), st.booleans(), st.booleans(), st.integers(0, 10**6))
 def test_every_problem_has_a_solution_which_is_right(numbers, every, drawn, seed):
     task = Countdown(numbers, high=9, target=None if drawn else 24, all=every, size=3, seed=seed, shots=1)
@@ -99,7 +105,7 @@ def test_the_prompt_says_all_the_rules():
 
 
 def test_a_stop_string_ends_a_worked_solution_and_never_comes_earlier():
-    task = Countdown()
+    task = Countdown(size=10)
     for problem in task.problems():
         tree = solution(problem.data["numbers"], problem.data["target"], every=False)
         text = worked(problem.data["numbers"], tree) + "."
@@ -256,20 +262,27 @@ def rearranged(tree, rng):
     return build(pieces)
 
 
-@settings(deadline=None, max_examples=80)
+@settings(deadline=None, max_examples=30)
 @given(trees(st.integers(0, 12)), st.randoms(use_true_random=False))
 def test_rearrangements_are_one_answer(tree, rng):
     one, other = read(written(tree)), read(written(rearranged(tree, rng)))
     assert one.value == evaluate(tree)
-    assert (one.key, one.value) == (other.key, other.value)
+    assert one.key == other.key or None in (one.value, other.value)
+    assert one.value == other.value or None in (one.value, other.value)
     assert sorted(one.numbers) == sorted(other.numbers)
 
 
-@settings(deadline=None, max_examples=80)
+@settings(deadline=None, max_examples=30)
 @given(trees(st.integers(1, 4)), trees(st.integers(1, 4)))
 def test_what_has_another_value_is_another_answer(one, other):
     left, right = read(written(one)), read(written(other))
     assert left.value == right.value or left.key != right.key
+
+
+def test_what_divides_by_zero_has_no_value_and_a_key_of_its_own():
+    one, other = read("0 / (1 / 0)"), read("0 * 0 / 1")
+    assert one.value is None
+    assert one.key != other.key
 
 
 @pytest.mark.parametrize(
@@ -451,7 +464,7 @@ def test_numbers_and_value_must_both_be_right(text, every, some):
     assert task.correct(answer, Problem("?")) is None
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=40)
 @given(st.text("0123456789+-*/()=. \n\\{}xboxedAnswer:", max_size=60))
 def test_no_text_breaks_the_reader(text):
     task = Countdown()

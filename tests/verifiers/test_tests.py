@@ -102,7 +102,7 @@ def test_a_looping_candidate_scores_0_while_the_others_go_on():
     assert verifier.step() == []
     assert time.monotonic() - started < 0.4
     verifier.close()
-    patient = CodeTests(timeout=3, workers=2).open()
+    patient = CodeTests(timeout=2, workers=2).open()
     for name, code in {"loop": LOOP, "good": RIGHT, "bad": HALF}.items():
         patient.submit(name, PROBLEM, candidate(code))
     done = pump(patient, 3)

@@ -203,14 +203,14 @@ def _task(part: Pooling, core: Any) -> str:
     if found is None:
         raise ModelError(
             f"vLLM loaded {part.engine.model!r} ({', '.join(config.architectures or ())}) as a model for "
-            f"{', '.join(sorted(tasks)) or 'nothing'}; scores need {' or '.join(wanted)}. Set `read` to the kind "
-            "of model it is, or `architecture` to the class of its base model."
+            f"{', '.join(sorted(tasks)) or 'nothing'}; scores need {' or '.join(wanted)}. Set `read` to the "
+            "kind of model it is, or `architecture` to the class of its base model."
         )
     scales = [name for name, neutral in _SCALES.items() if getattr(config, name, neutral) != neutral]
     if part.words and scales:
         raise ModelError(
-            f"{part.engine.model!r} changes its logits after the output layer ({scales[0]}), which would be left "
-            "out; a model like that cannot be read at a tag."
+            f"{part.engine.model!r} changes its logits after the output layer ({scales[0]}), which would be "
+            "left out; a model like that cannot be read at a tag."
         )
     return found
 
@@ -223,7 +223,9 @@ def _pooled(output: Any, live: _Live, *, per_token: bool) -> Pooled:
     shape = tuple(data.shape)
     if not per_token:
         if data.dim() > 1:
-            return Pooled(output.request_id, {}, f"the model gave numbers of shape {shape} instead of one row")
+            return Pooled(
+                output.request_id, {}, f"the model gave numbers of shape {shape} instead of one row"
+            )
         row = tuple(data.reshape(-1).tolist())
         return Pooled(output.request_id, dict.fromkeys(live.places, row))
     if data.dim() == 1:

@@ -112,18 +112,20 @@ def _test(settings: Mapping[str, Any], job: int, null: int) -> None:
         channel.loaded()
     except BaseException as error:  # noqa: BLE001 - the code may raise anything
         _say(report, "fail", f"does not load: {_told(error)}")
-        _say(report, "end", "")
-        return
+        return _say(report, "end", "")
     _say(report, "loaded", "")
     names: dict[str, Any] = {"__name__": "tests"}
-    exec(tests["setup"], names)  # noqa: S102 - the data set's own text, in the jail
+    try:
+        exec(tests["setup"], names)  # noqa: S102 - the data set's own text, in the jail
+    except BaseException as error:  # noqa: BLE001 - it may raise anything, which says nothing about the code
+        return _say(report, "broken", f"the setup of the tests: {_told(error)}")
     names["candidate"] = names[settings["entry"]] = channel.call
     for test in tests["tests"]:
         problem = _failure(test, dict(names), channel)
         _say(report, "pass" if problem is None else "fail", problem or "")
         if problem is not None and tests["until_failure"]:
             break
-    _say(report, "end", "")
+    return _say(report, "end", "")
 
 
 def _failure(test: str, names: dict[str, Any], channel: _Channel) -> str | None:

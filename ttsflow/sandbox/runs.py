@@ -164,8 +164,8 @@ def isolation(asked: Isolation) -> str:
             return way
         failed.append(f"{way}: {ran.reason}")
     raise ConfigError(
-        f"code cannot be run safely on this machine ({'; '.join(failed)}). A sandbox needs Linux 5.3 on "
-        "x86_64 or aarch64, with seccomp.",
+        f"{asked}: code cannot be run so on this machine ({'; '.join(failed)}). Namespaces need Linux 5.12 "
+        "that lets users make them, limits Linux 5.3 with seccomp, both on x86_64 or aarch64.",
         "isolation",
     )
 
@@ -211,8 +211,8 @@ class _Run:
 
     def poll(self) -> Ran | None:
         """Return the result once there is one and every process is gone."""
-        ended = self._read()
-        if not ended and time.monotonic() > self._latest:
+        self._read()
+        if time.monotonic() > self._latest:
             self._kill()
         return self._result() if self.gone() else None
 
@@ -246,19 +246,18 @@ class _Run:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
 
-    def _read(self) -> bool:
-        """Take in the report; return whether it has ended."""
+    def _read(self) -> None:
+        """Take in what there is of the report."""
         pipe = self._process.stdout
         assert pipe is not None
         while not pipe.closed:
             try:
                 part = os.read(pipe.fileno(), 1 << 16)
             except BlockingIOError:
-                return False
+                return
             if not part:
-                break
+                return
             self._report = (self._report + part)[:_REPORT]
-        return True
 
     def _result(self) -> Ran:
         lines = [line.partition(" ") for line in self._report.decode("utf-8", "replace").splitlines()]

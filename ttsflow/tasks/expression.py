@@ -109,7 +109,11 @@ def read(text: str) -> Expression | None:
         tree = _tree(ast.parse(" ".join(text.split()), mode="eval").body, 0)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
-    return Expression(text, tree, evaluate(tree), tuple(_leaves(tree)), _sum_text(_terms(tree)))
+    value, key = evaluate(tree), _sum_text(_terms(tree))
+    # 1 / (1 / 0) has no value, and its rearrangement 0 * 1 has one.
+    return Expression(
+        text, tree, value, tuple(_leaves(tree)), key if value is not None else f"undefined {key}"
+    )
 
 
 def chains_in(text: str) -> Iterator[list[Expression]]:

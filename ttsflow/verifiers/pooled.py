@@ -170,7 +170,10 @@ class PooledVerifier:
                 self._known.clear()
         elif waiting.whole:
             self._decided[pooled.id] = Verdict(
-                pooled.id, (), read, f"the model gave numbers for {len(pooled.rows)} of {len(waiting.keys)} places"
+                pooled.id,
+                (),
+                read,
+                f"the model gave numbers for {len(pooled.rows)} of {len(waiting.keys)} places",
             )
         else:
             self._ask(pooled.id, waiting._replace(whole=True))

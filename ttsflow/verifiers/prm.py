@@ -119,8 +119,8 @@ class PRM:
         width, what = _WIDTHS[self.read]
         if len(row) != width:
             raise Unreadable(
-                f"the model gave {len(row)} numbers for a step, `read: {self.read}` wants {width} ({what}); set "
-                "`read` to the kind of model it is"
+                f"the model gave {len(row)} numbers for a step, `read: {self.read}` wants {width} ({what}); "
+                "set `read` to the kind of model it is"
             )
         if self.read == "value":
             return sigmoid(row[0])

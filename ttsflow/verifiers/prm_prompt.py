@@ -75,7 +75,7 @@ class Writer:
         return filled(self._part.step, {"number": str(number), "step": step.strip(), "tag": _MARK})
 
     def _whole(self, frame: _Frame, steps: Sequence[str]) -> Text:
-        """Tokenize everything at once, as models were trained that saw text; tags are found by their token."""
+        """Tokenize everything at once, as for models trained on text; find the tags by their token."""
         body = "".join(
             self._step(number, step).replace(_MARK, self._part.tag) for number, step in enumerate(steps, 1)
         )
@@ -87,8 +87,8 @@ class Writer:
         if len(places) != len(steps):
             raise Unreadable(
                 f"the verifier's prompt has the tag {self._part.tag!r} as a token {len(places)} times for "
-                f"{len(steps)} steps; a step that holds the tag's text cannot be scored, and a tag that grows "
-                "together with the text around it needs `apart`"
+                f"{len(steps)} steps; a step that holds the tag's text cannot be scored, and a tag that "
+                "grows together with the text around it needs `apart`"
             )
         return Text(tokens, tuple(places))
 

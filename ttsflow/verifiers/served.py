@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol, runtime_checkable
 
 from ttsflow.errors import ConfigError
-from ttsflow.protocols import Capabilities, Verifier
+from ttsflow.protocols import Capabilities, Verifier, VerifierPart
 
 __all__ = ["Openable", "Served", "check_deadline"]
 
@@ -26,7 +26,7 @@ class Openable(Protocol):
 
 
 @runtime_checkable
-class Served(Protocol):
+class Served(VerifierPart, Protocol):
     """What the part of a verifier offers so that a session keeps its models warm."""
 
     @property

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ttsflow.errors import ConfigError
 from ttsflow.lineage import derive
 from ttsflow.ops import Verdict
-from ttsflow.sandbox.runs import Isolation, Limits, Ran, Sandbox
+from ttsflow.sandbox.runs import Isolation, Limits, Ran, Sandbox, isolation
 from ttsflow.tasks.code import Which, job_of
 from ttsflow.types import Candidate, Problem
 
@@ -46,20 +46,21 @@ class CodeTests:
         self.limits()
 
     def check(self) -> None:
-        """Raise ``ConfigError`` unless the oracle is asked for by name."""
+        """Raise ``ConfigError`` for an oracle that is not asked for by name, and where no sandbox works."""
         if self.which == "hidden" and not self.evaluation:
             raise ConfigError(
                 "this verifier would read the hidden tests, so what it reaches is an upper bound and no "
                 "result; set verifier.evaluation=true to measure that bound.",
                 "evaluation",
             )
+        isolation(self.isolation)
 
     def limits(self) -> Limits:
         """Return what one program may take."""
         return Limits(self.timeout, self.memory_mib)
 
     def open(self) -> Testing:
-        """Return the working verifier. Raises ``ConfigError`` where no sandbox works."""
+        """Return the working verifier. Raises ``ConfigError`` as ``check`` does."""
         self.check()
         return Testing(self)
 

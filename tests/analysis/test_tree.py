@@ -1,0 +1,81 @@
+"""A run's trace, as a tree and as a table."""
+
+import json
+
+import pytest
+
+from ttsflow.analysis.tree import grow, read_events, walk
+from ttsflow.cli import main
+from ttsflow.config import compose
+from ttsflow.errors import DataError
+from ttsflow.run import run_config
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("run") / "dvts"
+    words = ["strategy=dvts", "engine=fake", "verifier=fake", "strategy.n=8", "task.size=3"]
+    run_config(compose(words), folder)
+    return folder
+
+
+def test_every_token_of_the_books_is_in_the_tree(run):
+    results = {r["id"]: r for r in map(json.loads, (run / "results.jsonl").read_text().splitlines())}
+    for problem, events in read_events(run).items():
+        tree = grow(problem, events)
+        nodes = list(walk(tree.roots))
+        assert {node.path for node in nodes} == set(tree.nodes)
+        assert sum(node.tokens for node in nodes) == results[problem]["usage"]["decoded"]
+        assert [node.text for node in nodes if node.chosen] != []
+        assert all(node.full.endswith(node.text) for node in nodes)
+
+
+def test_who_was_pruned_and_why(run):
+    pruned = [n for p, e in read_events(run).items() for n in walk(grow(p, e).roots) if n.pruned]
+    assert pruned
+    for node in pruned:
+        assert not node.children
+        assert node.pruned.startswith("by score: ")
+        worth, kept = (
+            float(word) for word in node.pruned.removeprefix("by score: ").split(", the last kept has ")
+        )
+        assert worth <= kept
+
+
+def test_the_command_draws_the_tree_and_lists_problems(run, capsys):
+    assert main(["show", str(run)]) == 0
+    listed = capsys.readouterr().out
+    problem = next(iter(read_events(run)))
+    assert problem in listed
+    assert main(["show", str(run), "--problem", problem]) == 0
+    drawn = capsys.readouterr().out
+    assert "chosen" in drawn
+    assert "pruned by score" in drawn
+    assert "weighted: " in drawn
+
+
+def test_what_is_not_there_is_said(run, tmp_path, capsys):
+    assert main(["show", str(run), "--problem", "arithmetic-1"]) == 2
+    assert "no problem 'arithmetic-1'" in capsys.readouterr().err
+    assert main(["show", str(tmp_path)]) == 2
+    assert "no results.jsonl" in capsys.readouterr().err
+    with pytest.raises(DataError, match="no trace"):
+        read_events(tmp_path)
+
+
+def test_a_half_written_line_is_skipped_and_named(run, tmp_path, capsys):
+    for name in ("results.jsonl", "trace.jsonl"):
+        (tmp_path / name).write_text((run / name).read_text() + '{"id": "half')
+    assert main(["show", str(tmp_path)]) == 0
+    assert "line 4 of results.jsonl is broken" in capsys.readouterr().out
+    assert len(read_events(tmp_path)) == 3
+
+
+def test_early_ends_are_told(tmp_path, capsys):
+    words = ["strategy=ffs", "engine=fake", "strategy.n=8", "strategy.k=2", "task.size=1"]
+    run_config(compose(words), tmp_path / "ffs")
+    (problem,) = read_events(tmp_path / "ffs")
+    assert main(["show", str(tmp_path / "ffs"), "--problem", problem]) == 0
+    drawn = capsys.readouterr().out
+    assert "first 2 finished after" in drawn
+    assert "aborted" in drawn

@@ -6,8 +6,13 @@ import sys
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from ttsflow import plugins
+
+# A busy machine is no reason for a test to fail; pytest's own timeout ends what hangs.
+settings.register_profile("ttsflow", deadline=None)
+settings.load_profile("ttsflow")
 
 
 @pytest.fixture

@@ -119,6 +119,13 @@ def test_commands(line, config_dir, capsys):
         assert option == "-o"
         assert any(f"hydra.run.dir={folder}" in line for file in FILES for line in blocks(file, "bash"))
         return
+    if command in {"show", "profile", "replay-table"}:
+        # What they print is tested where they are; here only that the words are ones they take.
+        with pytest.raises(SystemExit) as help_shown:
+            cli.main([command, "--help"])
+        assert help_shown.value.code == 0
+        assert {word for word in words if word.startswith("-")} <= set(capsys.readouterr().out.split())
+        return
     if "--config-dir" in words:
         place = words.index("--config-dir")
         words[place : place + 2] = []

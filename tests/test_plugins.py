@@ -97,11 +97,11 @@ def test_a_plugin_with_a_bad_registration_adds_nothing(install, hook, line):
 def test_two_plugins_with_one_name_are_an_error_naming_both(install, hook, names):
     for name in names:
         install(
-            name, hook("registry.add('verifier', 'judge', 'x:Y')", f"registry.add('watch', '{name}', 'x:Y')")
+            name, hook("registry.add('verifier', 'umpire', 'x:Y')", f"registry.add('watch', '{name}', 'x:Y')")
         )
     registry = plugins.load()
-    with pytest.raises(PluginError, match="verifier 'judge' is registered by aaa and by zzz"):
-        registry.get("verifier", "judge")
+    with pytest.raises(PluginError, match="verifier 'umpire' is registered by aaa and by zzz"):
+        registry.get("verifier", "umpire")
     found = {entry.name: entry.provider for entry in registry.entries("watch")}
     assert {name for name, provider in found.items() if provider != "ttsflow"} == {"aaa", "zzz"}
     assert "first_finished" in found

@@ -75,6 +75,12 @@ def show_plan(jobs: Sequence[Sequence[str]], first: int) -> None:
         print(f"  {number}  {' '.join(overrides)}", flush=True)  # noqa: T201
 
 
+def _shown(key: str, value: Any) -> Any:
+    if key == "accuracy" and value is not None:
+        return f"{value:.3f}"
+    return f"{value:,}" if isinstance(value, int) else value
+
+
 def show_jobs(
     numbers: Sequence[int],
     overrides: Sequence[Sequence[str]],
@@ -91,7 +97,7 @@ def show_jobs(
                 number,
                 " ".join(one for one in lines if one not in common),
                 state,
-                *(row.get(key) for key in columns if key != "status"),
+                *(_shown(key, row.get(key)) for key in columns if key != "status"),
             )
             for number, lines, state, row in zip(numbers, overrides, states, rows, strict=True)
         ),

@@ -166,8 +166,8 @@ class PooledVerifier:
         elif all(key in self._known for key in waiting.keys):
             scores = tuple(self._known[key] for key in waiting.keys)
             self._decided[pooled.id] = Verdict(pooled.id, scores, read)
-            if not self._pooler.caches:
-                self._known.clear()
+            for key in waiting.keys if not self._pooler.caches else ():
+                self._known.pop(key, None)
         elif waiting.whole:
             self._decided[pooled.id] = Verdict(
                 pooled.id,

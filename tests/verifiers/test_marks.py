@@ -48,7 +48,6 @@ def test_a_mark_is_read(reply, scale, mark):
         "Score: 12/10",
         "between 3 and 5",
         "v2",
-        "1/3 of it",
         "<think>score: 4",
         "12/2024/5",
         "3 4",

@@ -252,7 +252,13 @@ class Judging:
             self._end(name)
             self._decided[name] = Verdict(name, (), asked.tokens, f"the judge failed: {news.reason}")
             return
-        asked.scores[place] = self._score(question)
+        try:
+            asked.scores[place] = self._score(question)
+        except Exception as error:  # noqa: BLE001 - a reply that cannot be read fails one candidate
+            self._end(name)
+            reason = f"the judge's reply cannot be read: {type(error).__name__}: {error}"
+            self._decided[name] = Verdict(name, (), asked.tokens, reason)
+            return
         if not asked.open:
             del self._asked[name]
             self._decided[name] = Verdict(name, tuple(asked.scores), asked.tokens)
@@ -261,8 +267,14 @@ class Judging:
         part = self._part
         if part.read == "score":
             return mark_of(self._engine.decode(tuple(question.tokens)), part.scale)
-        top = question.first or {}
-        return chance_of(top, lambda token: self._engine.decode((token,)), part.good, part.bad)
+        return chance_of(question.first or {}, self._word, part.good, part.bad)
+
+    def _word(self, token: int) -> str:
+        """Return the text of a token; none where the output layer has a place for one that does not exist."""
+        try:
+            return self._engine.decode((token,))
+        except Exception:  # noqa: BLE001 - every tokenizer has its own way to say so
+            return ""
 
     def _end(self, id: str) -> None:
         """Stop asking about a candidate."""

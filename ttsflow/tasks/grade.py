@@ -12,16 +12,10 @@ An error is not a wrong answer: the verdict is then None, the reason is logged a
 from __future__ import annotations
 
 import atexit
+import importlib
 import importlib.util
-import json
 import logging
-import os
-import resource
-import selectors
-import subprocess
-import sys
 import threading
-import time
 from collections.abc import Callable
 from functools import lru_cache
 
@@ -29,22 +23,16 @@ from ttsflow.errors import MissingExtra
 from ttsflow.tasks.choices import Choices, gold_label
 from ttsflow.tasks.extract import extract, last_box
 from ttsflow.tasks.keys import Kind, decided, key_of
+from ttsflow.tasks.worker import GradingError, Worker, boot, questions
 from ttsflow.types import Answer
 
 __all__ = ["GradingError", "MathVerify", "correct", "failures", "gold_text", "need_math_verify"]
 
 _log = logging.getLogger(__name__)
 _MEMORY = 4 << 30  # bytes of address space of the worker; powers of powers would take all there is
-_BOOT = (
-    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from ttsflow.tasks.grade import serve; serve()"
-)
 
 #: Reasons of comparisons that failed in this process, the oldest first.
 failures: list[str] = []
-
-
-class GradingError(Exception):
-    """Two answers could not be compared; this says nothing about whether they are equal."""
 
 
 def need_math_verify() -> None:
@@ -112,13 +100,14 @@ class MathVerify:
         self, deadline: float = 20.0, startup: float = 120.0, command: Callable[[], list[str]] | None = None
     ) -> None:
         self._deadline = deadline
-        self._startup = startup
-        self._command = command or (lambda: [sys.executable, "-c", _BOOT, json.dumps(sys.path)])
+        self._worker = Worker("math-verify", command or _command, startup=startup)
         self._lock = threading.Lock()
-        self._process: subprocess.Popen[bytes] | None = None
-        self._owner = 0
-        self._buffer = b""
         self._known: dict[tuple[str, str], bool] = {}
+
+    @property
+    def pid(self) -> int | None:
+        """The worker's process, None when there is none."""
+        return self._worker.pid
 
     def equal(self, gold: str, answer: str) -> bool:
         """Return whether ``answer`` says the same as ``gold``. Raises ``GradingError``, ``MissingExtra``."""
@@ -129,96 +118,42 @@ class MathVerify:
 
     def close(self) -> None:
         """End the worker; a later question starts a new one."""
-        process, self._process, self._buffer = self._process, None, b""
-        if process is None or self._owner != os.getpid():
-            return
-        process.kill()
-        process.wait()
-        for pipe in (process.stdin, process.stdout):
-            if pipe is not None:
-                pipe.close()
+        self._worker.close()
 
     def _ask(self, gold: str, answer: str) -> bool:
-        process = self._started()
-        assert process.stdin is not None
-        try:
-            process.stdin.write(json.dumps([gold, answer]).encode() + b"\n")
-            process.stdin.flush()
-        except OSError as error:
-            self.close()
-            raise GradingError("the math-verify process has died") from error
-        reply = json.loads(self._line(process, self._deadline))
+        need_math_verify()
+        self._worker.ask([gold, answer])
+        reply = self._worker.reply(self._deadline)
         if "error" in reply:
             raise GradingError(reply["error"])
         return bool(reply["equal"])
 
-    def _started(self) -> subprocess.Popen[bytes]:
-        # A process that was forked off must not share the pipes of its parent's worker.
-        alive = self._process is not None and self._process.poll() is None and self._owner == os.getpid()
-        if not alive:
-            self.close()
-            need_math_verify()
-            self._owner = os.getpid()
-            self._process = subprocess.Popen(  # noqa: S603 - our own interpreter
-                self._command(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-            )
-            self._line(self._process, self._startup)
-        assert self._process is not None
-        return self._process
 
-    def _line(self, process: subprocess.Popen[bytes], seconds: float) -> bytes:
-        assert process.stdout is not None
-        until = time.monotonic() + seconds
-        with selectors.DefaultSelector() as selector:
-            selector.register(process.stdout, selectors.EVENT_READ)
-            while b"\n" not in self._buffer:
-                if not selector.select(max(0.0, until - time.monotonic())):
-                    self.close()
-                    raise GradingError(f"math-verify gave no reply within {seconds:g} s")
-                chunk = os.read(process.stdout.fileno(), 65536)
-                if not chunk:
-                    self.close()
-                    raise GradingError("the math-verify process has died")
-                self._buffer += chunk
-        line, _, self._buffer = self._buffer.partition(b"\n")
-        return line
+def _command() -> list[str]:
+    return boot(__name__)
 
 
 def serve() -> None:
     """Answer questions on standard input until it ends: the worker's side."""
-    threading.Thread(target=_end_with_parent, args=(os.getppid(),), daemon=True).start()
-    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, resource.getrlimit(resource.RLIMIT_AS)[1]))
-    out = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # whatever the libraries print is not a reply
-    from math_verify import parse, verify  # noqa: PLC0415 - takes a second, and only the worker needs it
-
-    def say(reply: dict[str, object]) -> None:
-        out.write(json.dumps(reply) + "\n")
-        out.flush()
-
-    say({"ready": True})
-    for line in sys.stdin:
+    for pair, say in questions(_MEMORY, lambda: importlib.import_module("math_verify")):
         try:
-            # The deadline is kept from outside, so the libraries' own alarms are off. A bare answer is
-            # only recognised between math delimiters.
-            gold, answer = (
-                parse(f"${text.strip().strip('$')}$", parsing_timeout=None, raise_on_error=True)
-                for text in json.loads(line)
-            )
-            if not gold:
-                say({"error": "the gold answer parses to nothing"})
-            else:
-                equal = bool(answer) and verify(gold, answer, timeout_seconds=None, raise_on_error=True)
-                say({"equal": bool(equal)})
+            say(_compared(*pair))
         except Exception as error:  # noqa: BLE001 - any failure is reported, none is a verdict
             say({"error": f"{type(error).__name__}: {error}"})
 
 
-def _end_with_parent(parent: int) -> None:
-    """End a worker that is stuck in a computation when the process that asked is gone."""
-    while os.getppid() == parent:
-        time.sleep(2.0)
-    os._exit(1)
+def _compared(gold: str, answer: str) -> dict[str, object]:
+    from math_verify import parse, verify  # noqa: PLC0415 - takes a second, and only the worker needs it
+
+    # The deadline is kept from outside, so the libraries' own alarms are off. A bare answer is only
+    # recognised between math delimiters.
+    right, said = (
+        parse(f"${text.strip().strip('$')}$", parsing_timeout=None, raise_on_error=True)
+        for text in (gold, answer)
+    )
+    if not right:
+        return {"error": "the gold answer parses to nothing"}
+    return {"equal": bool(said and verify(right, said, timeout_seconds=None, raise_on_error=True))}
 
 
 _worker = MathVerify()

@@ -38,9 +38,10 @@ class Judge:
     ``template`` is the question to it, of {question}, {text} and {step}: the turns of a chat, or a plain
     text. {text} is what the candidate says, up to the step that is asked about.
 
-    ``read`` words: P(good) / (P(good) + P(bad)) of the first token, by its ``top`` log-probabilities; ``good``
-    and ``bad`` are lists of words that count as one, whatever their case. ``read`` score: a number in a reply
-    of at most ``max_tokens``, as a share of ``scale``. An answer with neither is a missing score, never 0.
+    ``read`` words: P(good) / (P(good) + P(bad)) of the first token, by its ``top`` log-probabilities;
+    ``good`` and ``bad`` are lists of words that count as one, whatever their case. ``read`` score: a number
+    in a reply of at most ``max_tokens``, as a share of ``scale``. An answer with neither is a missing score,
+    never 0.
 
     A step ends with ``separator`` (None: that of the task). A candidate without scores after ``deadline``
     seconds is failed.
@@ -248,16 +249,14 @@ class Judging:
         asked = self._asked[name]
         place = asked.open.pop(news.id)
         asked.tokens += len(question.prompt) + len(question.tokens)
-        if news.finish == "failed":
-            self._end(name)
-            self._decided[name] = Verdict(name, (), asked.tokens, f"the judge failed: {news.reason}")
-            return
+        failed = f"the judge failed: {news.reason}" if news.finish == "failed" else ""
         try:
-            asked.scores[place] = self._score(question)
+            asked.scores[place] = None if failed else self._score(question)
         except Exception as error:  # noqa: BLE001 - a reply that cannot be read fails one candidate
+            failed = f"the judge's reply cannot be read: {type(error).__name__}: {error}"
+        if failed:
             self._end(name)
-            reason = f"the judge's reply cannot be read: {type(error).__name__}: {error}"
-            self._decided[name] = Verdict(name, (), asked.tokens, reason)
+            self._decided[name] = Verdict(name, (), asked.tokens, failed)
             return
         if not asked.open:
             del self._asked[name]

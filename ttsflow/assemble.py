@@ -70,7 +70,8 @@ class Setup:
     @property
     def certainty(self) -> bool:
         """Whether the run needs each token's distance from the uniform distribution."""
-        return any(getattr(part, "certainty", False) for part in self._reading)
+        wanted = any(getattr(part, "certainty", False) for part in self._reading)
+        return wanted or (self.record > 0 and self.engine.capabilities.certainty)
 
     @property
     def _reading(self) -> list[Any]:
@@ -145,6 +146,7 @@ def check(setup: Setup) -> None:
             )
         if getattr(part, "unit", None) == "step":
             _check_border(setup, path, part)
+        _check_demand(setup, path, part)
     if setup.verifier is not None:
         _check_needs(setup, "verifier", setup.verifier)
     if setup.record > setup.engine.capabilities.logprobs:
@@ -199,6 +201,18 @@ def _check_needs(setup: Setup, path: str, part: Any) -> None:
         raise ConfigError(f"`{name}` continues trajectories, which this engine cannot.", path)
     if getattr(part, "watch", None) is not None and not capabilities.abort:
         raise ConfigError("this engine cannot end a request, which a watch needs.", f"{path}.watch")
+
+
+def _check_demand(setup: Setup, path: str, part: Any) -> None:
+    """Refuse a stage that may ask for more samples of one problem than the engine has."""
+    most: int | None = getattr(setup.engine, "most_samples", None)
+    wanted: int | None = getattr(part, "demand", None)
+    if most is not None and wanted is not None and wanted > most:
+        raise ConfigError(
+            f"up to {wanted} samples of a problem are asked for, but this engine has {most} of each; "
+            f"set strategy.n={most} or less.",
+            path,
+        )
 
 
 def _too_few(setup: Setup, path: str, name: str, wanted: int) -> NoReturn:

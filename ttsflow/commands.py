@@ -122,7 +122,7 @@ def profile(argv: Sequence[str]) -> int:
 def replay_table(argv: Sequence[str]) -> int:
     """Print first- and last-finish search on recorded samples: accuracies, and the tokens they took."""
     parser = Parser(prog="ttsflow replay-table", description=replay_table.__doc__)
-    parser.add_argument("file", help="recorded samples (.jsonl, .jsonl.gz)")
+    parser.add_argument("file", nargs="?", help="recorded samples (default: those of this package)")
     parser.add_argument(
         "--profile",
         choices=["exact", "paper"],

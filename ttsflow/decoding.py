@@ -187,6 +187,8 @@ class Decoding:
         self.ledger.settle(account, 1)
         if self.trace.enabled:
             record = candidate_event(candidate, logprobs=self.rules.keep_logprobs)
+            if live.request.aside:
+                record["aside"] = live.request.aside
             self.trace.event("candidate", case.problem.id, record)
 
     def _look(self, flight: Flight) -> None:

@@ -34,6 +34,11 @@ class Library:
             number += len(recording.samples)
 
     @cached_property
+    def fewest(self) -> int:
+        """Samples of the problem that has the fewest."""
+        return min((len(recording.samples) for recording in self.recordings.values()), default=0)
+
+    @cached_property
     def logprobs(self) -> int:
         """Top log-probabilities that every token of every sample has."""
         return min((len(e) for s in self._decoded for e in s.logprobs or [()]), default=0)

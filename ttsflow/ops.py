@@ -59,6 +59,13 @@ class Request:
     probe: str | None = None
     greedy: bool = False
 
+    @property
+    def aside(self) -> str | None:
+        """What the candidate is when it is no part of the search: thrown away after it was read."""
+        if self.probe is not None:
+            return "probe"
+        return "rollout" if self.greedy else None
+
 
 @dataclass(frozen=True, slots=True)
 class Generate:

@@ -37,7 +37,8 @@ class Pipeline:
     hub id or "demo"; ``engine`` holds further engine settings, or names another engine. ``verifier`` is a
     name or a mapping. ``kind`` says what an answer is: number, math, choice or text; ``chat`` whether a
     question is put as a chat message or continued as raw text. A ``task`` replaces both and brings its
-    own problems. ``sampling`` and ``budget`` are mappings as in the config.
+    own problems. ``sampling`` is the name of a preset or, like ``budget``, a mapping
+    as in the config.
 
     Raises ``ConfigError``, ``MissingExtra`` and ``PluginError`` at once; the model is loaded by the
     first question and stays loaded for other pipelines of the same engine settings.
@@ -53,7 +54,7 @@ class Pipeline:
         task: str | Mapping[str, Any] | None = None,
         kind: Kind = "number",
         chat: bool = True,
-        sampling: Mapping[str, Any] | None = None,
+        sampling: str | Mapping[str, Any] | None = None,
         budget: Mapping[str, Any] | None = None,
         seed: int = 0,
         concurrency: int = 8,
@@ -67,7 +68,7 @@ class Pipeline:
             "engine": _engine(model, _part(engine, "engine")),
             "task": own_task,
             "verifier": _part(verifier, "verifier"),
-            "sampling": _mapping(sampling, "sampling"),
+            "sampling": _sampling(sampling, engine),
             "budget": _mapping(budget, "budget"),
             "seed": seed,
             "concurrency": concurrency,
@@ -151,6 +152,17 @@ def _strategy(
     if not isinstance(strategy, Mapping):
         raise ConfigError(f"a strategy is a name or a mapping, got {strategy!r}.", "strategy")
     return config.strategy_of({**strategy, **settings}, config_dir)
+
+
+def _sampling(sampling: str | Mapping[str, Any] | None, engine: Any) -> dict[str, Any]:
+    """Return the settings of a preset, or those that go with an engine named and not described."""
+    named = isinstance(engine, str) and sampling is None
+    if not (named or isinstance(sampling, str)):
+        return _mapping(sampling, "sampling")
+    from ttsflow import config  # noqa: PLC0415 - Hydra is loaded for whoever makes a pipeline
+
+    words = [f"engine={engine}"] if named else [f"sampling={sampling}"]
+    return dict(config.compose(words)["sampling"])
 
 
 def _mapping(value: Any, name: str) -> dict[str, Any]:

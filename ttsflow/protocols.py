@@ -192,7 +192,10 @@ class Leaping(Protocol):
 
 @runtime_checkable
 class EnginePart(Protocol):
-    """Settings of an engine."""
+    """Settings of an engine.
+
+    One whose samples are numbered has ``most_samples``, how many of each problem there are.
+    """
 
     @property
     def capabilities(self) -> Capabilities:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from ttsflow.lineage import Path
 from ttsflow.types import Candidate, Outcome, Result, State, Usage
@@ -37,9 +37,8 @@ def make_result(
         # One rule for missing answers: a question without an answer counts, as wrong.
         correct = False
     pool = {candidate.path: candidate for candidate in state.pool}
-    if reason is None and outcome in {"failed", "truncated"}:
-        ends = {"failed"} if outcome == "failed" else {"length"}
-        reason = next((c.reason for c in pool.values() if c.reason and c.finish in ends), None)
+    if reason is None and outcome in {"failed", "truncated", "abstained"}:
+        reason = _why(outcome, list(pool.values()), state)
     return Result(
         id=problem.id,
         answer=state.answer.text if state.answer else None,
@@ -55,6 +54,20 @@ def make_result(
         reason=reason,
         text=state.chosen.text if state.chosen else None,
     )
+
+
+def _why(outcome: Outcome, pool: Sequence[Candidate], state: State) -> str | None:
+    """Return why there is no answer, as far as the pool shows it."""
+    if outcome == "abstained":
+        if any(candidate.answer for candidate in pool):
+            return state.stopped
+        return f"none of {len(pool)} samples gave an answer" if pool else "no sample was drawn"
+    ends = {"failed"} if outcome == "failed" else {"length"}
+    told = next((c.reason for c in pool if c.reason and c.finish in ends), None)
+    cut = sum(candidate.finish == "length" for candidate in pool)
+    if told is None and outcome == "truncated" and cut:
+        return f"{cut} of {len(pool)} samples were cut by `sampling.max_tokens` or the engine's context"
+    return told
 
 
 def _path_tokens(pool: Iterable[Candidate], tree: Mapping[Path, int]) -> int:

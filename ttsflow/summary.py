@@ -14,6 +14,8 @@ __all__ = ["RunStatus", "Summary", "summarize"]
 
 RunStatus = Literal["complete", "partial", "failed"]
 
+_NUMBER = re.compile(r"\d(?:[\d.,]*\d)?(?:e[+-]?\d+)?")
+
 
 @dataclass(frozen=True, slots=True)
 class Summary:
@@ -23,7 +25,7 @@ class Summary:
     wrong, one whose grading failed (``ungraded``) not at all. ``goodput`` is distinct tokens of
     finished trajectories per wall second. ``usage`` and ``cost`` are sums over problems, except
     ``usage.wall_seconds``, the time of the whole run. ``stopped`` counts why problems ended early,
-    numbers in the reasons left out.
+    numbers that differ between them left out.
     """
 
     status: RunStatus
@@ -75,11 +77,7 @@ def summarize(
     usage = sum((result.usage for result in results), Usage())
     outcomes = [result.outcome for result in results]
     candidates = sum(result.candidates for result in results)
-    stopped: dict[str, int] = {}
-    for result in results:
-        if result.stopped:
-            kind = re.sub(r"\d[\d.,]*(e[+-]?\d+)?", "N", result.stopped)
-            stopped[kind] = stopped.get(kind, 0) + 1
+    stopped = _kinds([result.stopped for result in results if result.stopped])
     costs: dict[str, float] = {}
     for result in results:
         costs = {unit: costs.get(unit, 0.0) + cost for unit, cost in result.cost.items()}
@@ -107,6 +105,20 @@ def summarize(
         truncation_rate=sum(r.truncated for r in results) / candidates if candidates else 0.0,
         **extra,
     )
+
+
+def _kinds(reasons: Iterable[str]) -> dict[str, int]:
+    """Count reasons that differ in numbers alone as one; numbers that are always the same are kept."""
+    alike: dict[str, list[list[str]]] = {}
+    for reason in reasons:
+        alike.setdefault(_NUMBER.sub("\0", reason), []).append(_NUMBER.findall(reason))
+    kinds: dict[str, int] = {}
+    for template, numbers in alike.items():
+        same = [column[0] if len(set(column)) == 1 else "N" for column in zip(*numbers, strict=True)]
+        pieces = template.split("\0")
+        told = "".join(piece + number for piece, number in zip(pieces, [*same, ""], strict=True))
+        kinds[told] = len(numbers)
+    return kinds
 
 
 def _usage_keys(usage: Usage, wall_seconds: float) -> dict[str, float | int | str | None]:

@@ -32,8 +32,9 @@ def test_every_token_of_the_books_is_in_the_tree(run):
 
 def test_who_was_pruned_and_why(run):
     pruned = [n for p, e in read_events(run).items() for n in walk(grow(p, e).roots) if n.pruned]
-    assert pruned
-    for node in pruned:
+    voted = [node for node in pruned if node.pruned.startswith("from the vote: not among the best 8")]
+    assert len(pruned) > len(voted)
+    for node in (node for node in pruned if node not in voted):
         assert not node.children
         assert node.pruned.startswith("by score: ")
         worth, kept = (
@@ -79,3 +80,21 @@ def test_early_ends_are_told(tmp_path, capsys):
     drawn = capsys.readouterr().out
     assert "first 2 finished after" in drawn
     assert "aborted" in drawn
+
+
+def test_rollouts_and_probes_are_marked_as_thrown_away(tmp_path, capsys):
+    for name, word in (("lookahead", "rollout"), ("dynasor", "probe")):
+        words = [f"strategy={name}", "engine=fake", "verifier=fake", "strategy.n=4", "task.size=1"]
+        run_config(compose([*words, *(["strategy.chunk=2"] if name == "dynasor" else [])]), tmp_path / name)
+        ((problem, events),) = read_events(tmp_path / name).items()
+        tree = grow(problem, events)
+        assert {node.aside for node in walk(tree.roots)} == {None, word}
+        assert main(["show", str(tmp_path / name), "--problem", problem]) == 0
+        assert f"{word}, thrown away" in capsys.readouterr().out
+        if name == "lookahead":
+            assert all(n.scores for n in walk(tree.roots) if n.pruned and n.pruned.startswith("by score"))
+
+
+def test_a_folder_of_runs_names_them(run, capsys):
+    assert main(["show", str(run.parent)]) == 2
+    assert str(run) in capsys.readouterr().err

@@ -23,7 +23,7 @@ from ttsflow.strategies.watches import FirstFinished, LastFinished, ThinkingEnde
 from ttsflow.tasks.arithmetic import Arithmetic
 from ttsflow.tasks.jsonl import Jsonl
 from ttsflow.tasks.plain import Plain
-from ttsflow.testing import FakeEngine, FakeTask, FakeVerifierPart
+from ttsflow.testing import FakeEngine, FakeEnginePart, FakeTask, FakeVerifierPart
 from ttsflow.testing.contracts import (
     CostContract,
     EngineContract,
@@ -37,6 +37,7 @@ from ttsflow.verifiers.confidence import ConfidenceScore
 from ttsflow.verifiers.constant import Constant, RandomScore
 from ttsflow.verifiers.countdown import CountdownSteps
 from ttsflow.verifiers.equations import Equations
+from ttsflow.verifiers.judge import Judge
 from ttsflow.verifiers.tests import CodeTests
 
 
@@ -117,6 +118,7 @@ VERIFIERS = {
     "constant": Constant(0.25),
     "random": RandomScore(3),
     "fake": FakeVerifierPart(),
+    "judge": Judge(FakeEnginePart(), per="step"),
 }
 
 
@@ -161,6 +163,7 @@ class TestJsonl(TaskContract):
 
 def test_every_shipped_part_of_these_kinds_is_held_to_its_contract():
     assert set(STAGES) == set(PARTS["stage"])
-    # Recorded scores belong to recorded samples alone; their own tests hold them to the protocol.
-    assert {*VERIFIERS, *OUTCOMES, "recorded"} == set(PARTS["verifier"])
+    # Recorded scores belong to recorded samples alone, and reward models need a model; their own tests
+    # hold them to the protocol.
+    assert {*VERIFIERS, *OUTCOMES, "recorded", "prm", "orm"} == set(PARTS["verifier"])
     assert set(COSTS) == set(PARTS["cost"])

@@ -29,7 +29,7 @@ PROBLEMS = (
 TEXTS = (
     "3 + 4 = 7\n7 + 5 = 12\n",
     "3 + 4 = 8\n\n8 + 5 = 13\nAnswer: 13",
-    "\n".join(f"{i} + {i} = {2 * i}" for i in range(16)),
+    "\n".join(f"{i} + {i} = {2 * i}" for i in range(20)),
     "12",
 )
 
@@ -72,7 +72,7 @@ class Models:
             "initializer_range": 0.2,
             "bos_token_id": words.bos_token_id,
             "eos_token_id": words.eos_token_id,
-            "pad_token_id": words.eos_token_id,
+            "pad_token_id": 263,
         }
         torch.manual_seed(0)
         qwen = transformers.Qwen2Config(**size, tie_word_embeddings=False)
@@ -202,8 +202,8 @@ def test_scores_are_those_of_a_plain_forward_pass(models, kind):
             own = models.plain(kind, prompt.tokens, prompt.places)
             worst = max(worst, *(abs(a - b) for a, b in zip(verdict.scores, own, strict=True)))
             longest = max(longest, len(prompt.tokens))
-    assert longest > 250
-    assert worst < 1e-4
+    assert longest > 200
+    assert worst < 1e-4, worst
     assert engine._core.engine_core.engine_core.scheduler.get_request_counts() == (0, 0)
 
 
@@ -219,7 +219,7 @@ def test_the_cache_is_read_and_changes_no_score(models, monkeypatch):
         return plan
 
     monkeypatch.setattr(scheduler, "schedule", schedule)
-    grown = [(PROBLEMS[0], "\n".join(TEXTS[2].split("\n")[:count])) for count in (14, 15, 16)]
+    grown = [(PROBLEMS[0], "\n".join(TEXTS[2].split("\n")[:count])) for count in (18, 19, 20)]
     found = {}
     for caches in (False, True):
         engine.reset()
@@ -331,7 +331,7 @@ def pipeline(verifier, strategy="beam_search", **settings):
         engine={"dtype": "float32", "seats": 16, "context": 1024, "kv_gib": 0.25},
         verifier=verifier,
         task={"use": "arithmetic", "size": 2},
-        sampling={"max_tokens": 36},
+        sampling={"max_tokens": 24},
         n=4,
         **settings,
     )

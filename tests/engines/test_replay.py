@@ -471,16 +471,24 @@ def test_a_budget_stops_at_its_token(tmp_path):
     assert result.outcome == "truncated"
 
 
-def test_more_samples_than_recorded_end_the_run_with_the_reason(tmp_path):
-    chosen = ["engine=replay", "task=recorded", "strategy=majority", "strategy.n=9", "limit=1"]
-    with pytest.raises(
-        ConfigError, match=r"engine\.path: sample 9 of .* 8 are recorded .* lower `strategy\.n` to 8"
-    ):
+@pytest.mark.parametrize("strategy", ["majority", "ffs", "esc", "adaptive_consistency", "recipe"])
+def test_more_samples_than_recorded_are_refused_before_anything_runs(strategy, tmp_path):
+    chosen = ["engine=replay", "task=recorded", f"strategy={strategy}", "strategy.n=9"]
+    with pytest.raises(ConfigError, match=r"up to 9 samples .* has 8 of each; set strategy\.n=8"):
         run_config(compose(chosen), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_stages_that_ask_for_too_many_together_end_the_run_with_the_reason(tmp_path):
+    stages = {"first": {"use": "generate", "n": 8}, "more": {"use": "generate", "n": 1}}
+    mapping = {**compose(["engine=replay", "task=recorded", "limit=1"]), "strategy": {"use": "sequence"}}
+    mapping["strategy"]["stages"] = stages
+    with pytest.raises(ConfigError, match=r"engine\.path: sample 9 of .* 8 are recorded .* All stages"):
+        run_config(mapping, tmp_path / "run")
 
 
 def test_another_task_whose_problems_are_not_recorded(tmp_path):
-    with pytest.raises(ConfigError, match="Set `task=recorded`"):
+    with pytest.raises(ConfigError, match="Engine and task must be of one file"):
         run_config(compose(["engine=replay", "limit=1"]), tmp_path / "run")
 
 

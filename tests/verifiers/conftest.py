@@ -5,7 +5,7 @@ from collections import deque
 
 import pytest
 
-from ttsflow.engines.pooling import Pooled
+from ttsflow.engines.pooler import Pooled
 from ttsflow.errors import ConfigError, EngineDead
 
 

@@ -4,7 +4,8 @@ import math
 
 import pytest
 
-from ttsflow.engines.pooling import Pooled, Pooler, Pooling
+from ttsflow.engines.pooler import Pooled, Pooler
+from ttsflow.engines.pooling import Pooling
 from ttsflow.engines.vllm import VLLM
 from ttsflow.errors import ConfigError
 from ttsflow.protocols import Verifier, VerifierPart

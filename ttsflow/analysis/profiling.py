@@ -14,6 +14,7 @@ from ttsflow.analysis.graded import graded
 from ttsflow.analysis.lengths import Profile, profile
 from ttsflow.analysis.record import record
 from ttsflow.errors import ConfigError, DataError, suggest
+from ttsflow.library import SHIPPED
 from ttsflow.recordings import Count, Recording, read_recordings
 
 __all__ = ["main", "profiles"]
@@ -21,7 +22,12 @@ __all__ = ["main", "profiles"]
 
 def main(argv: Sequence[str], parser: argparse.ArgumentParser) -> int:
     """Add the arguments to ``parser``, do what ``argv`` says, and return the exit code."""
-    parser.add_argument("path", help="a file of recorded samples (.jsonl, .jsonl.gz), or the folder of a run")
+    parser.add_argument(
+        "path",
+        nargs="?",
+        default=str(SHIPPED),
+        help="a file of recorded samples, or the folder of a run (default: the samples of this package)",
+    )
     parser.add_argument("--model", help="one of the models of the file; otherwise all, one after another")
     parser.add_argument("--dataset", help="one of the data sets of the file; otherwise all together")
     parser.add_argument("--count", choices=get_args(Count), default="tokens", help="what lengths are in")

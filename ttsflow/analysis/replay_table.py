@@ -19,10 +19,11 @@ from rich.table import Table
 from ttsflow.assemble import Setup
 from ttsflow.engines.replay import Replay
 from ttsflow.ledger import Budget
+from ttsflow.library import library
 from ttsflow.listing import wide_console
 from ttsflow.metrics import pass_at_k
 from ttsflow.protocols import Stage
-from ttsflow.recordings import Recording, read_recordings
+from ttsflow.recordings import Recording
 from ttsflow.session import Session
 from ttsflow.strategies.aggregate import Aggregate
 from ttsflow.strategies.flow import Sequence as Stages
@@ -44,8 +45,10 @@ Row = Mapping[str, Any]
 _NO_LIMIT = 1 << 40
 
 
-def table(path: str, profile: Convention = "exact") -> list[Row]:
+def table(path: str | None, profile: Convention = "exact") -> list[Row]:
     """Return a row per model and data set; accuracies are shares, tokens are means over problems.
+
+    ``path`` is a file of recorded samples (None: those of this package).
 
     ``SD`` is mean@n, ``MV`` majority, ``pass`` pass@n, ``noans`` samples without an answer, ``avg_tok``,
     ``max_tok`` and ``tot`` the mean, longest and summed length of a problem's samples. ``FFSk`` and
@@ -53,7 +56,7 @@ def table(path: str, profile: Convention = "exact") -> list[Row]:
     not cut off, as published totals do, ``_tot_parallel`` all that were decoded. Raises ``DataError``.
     """
     groups: dict[tuple[str, str], list[Recording]] = defaultdict(list)
-    for recording in read_recordings(path):
+    for recording in library(path).recordings.values():
         groups[recording.model, recording.dataset].append(recording)
     sizes = {name: min(len(recording.samples) for recording in group) for name, group in groups.items()}
     alike: dict[int, set[str]] = defaultdict(set)
@@ -63,7 +66,9 @@ def table(path: str, profile: Convention = "exact") -> list[Row]:
     return [_row(name, groups[name], sizes[name], runs[sizes[name]]) for name in sorted(groups)]
 
 
-def _runs(path: str, ids: frozenset[str], n: int, profile: Convention) -> Mapping[str, Mapping[str, Result]]:
+def _runs(
+    path: str | None, ids: frozenset[str], n: int, profile: Convention
+) -> Mapping[str, Mapping[str, Result]]:
     """Return results by problem for every strategy with ``n`` samples, by the name of their columns."""
     ties: Literal["order", "all"] = "all" if profile == "paper" else "order"
     strategies: dict[str, Stage] = {"MV": _stages(GenerateStage(n))}
@@ -126,9 +131,14 @@ def show(rows: Sequence[Row], console: Console | None = None) -> None:
     console.print(
         _grid("tokens per problem, in thousands", rows, tokens, lambda value: f"{value / 1000:.1f}")
     )
+    console.print(_LEGEND, markup=False)
 
 
 _TOKENS = ("seq", "tot_paper", "tot_parallel")
+
+_LEGEND = """SD mean@n, MV majority of n, pass pass@n; FFSk and LFSk: the k shortest and the k longest vote.
+max tok: the longest sample, tot: all samples, which is what MV and LFS decode. seq: tokens in series;
+paper: of the samples that were not cut off, as published totals count; parallel: all that were decoded."""
 
 
 def _grid(title: str, rows: Sequence[Row], columns: Sequence[str], shown: Callable[[float], str]) -> Table:

@@ -25,7 +25,9 @@ def show_problems(folder: Path) -> None:
     """Print a row per problem of a run. Raises ``DataError`` when the folder holds none."""
     path = folder / "results.jsonl"
     if not path.is_file():
-        raise DataError(f"{folder} holds no results.jsonl; name the folder of a run.")
+        runs = sorted(str(file.parent) for file in folder.glob("*/results.jsonl"))
+        known = f" Runs below it: {', '.join(runs[:8])}{', ...' if runs[8:] else ''}." if runs else ""
+        raise DataError(f"{folder} holds no results.jsonl; name the folder of a run.{known}")
     results, broken = read_lines(path)
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in ("problem", "outcome", "answer", "gold", "right", "decoded", "stopped"):
@@ -78,7 +80,8 @@ def _line(node: Node, width: int) -> str:
     marks: Sequence[str] = [
         f"[dim]{'.'.join(map(str, node.path))}[/dim]",
         f"{node.tokens} tokens",
-        node.finish,
+        _ending(node),
+        *([f"[magenta]{node.aside}, thrown away[/magenta]"] if node.aside else []),
         *([_scores(node)] if node.scores else []),
         *([f"answer [bold]{escape(str(node.answer))}[/bold]"] if node.answer is not None else []),
         *(["[green]chosen[/green]"] if node.chosen else []),
@@ -88,6 +91,14 @@ def _line(node: Node, width: int) -> str:
     text = " ".join(node.text.split())
     text = text if len(text) <= width else text[: width - 1] + "\u2026"
     return "  ".join(marks) + (f"\n{escape(text)}" if text else "")
+
+
+def _ending(node: Node) -> str:
+    if node.finish == "stop" and node.answer is None:
+        return "stop without an answer"
+    if node.finish == "step" and not (node.children or node.pruned or node.aside):
+        return "step, left open"
+    return node.finish
 
 
 def _scores(node: Node) -> str:

@@ -18,7 +18,8 @@ __all__ = ["Node", "Tree", "grow", "read_events", "read_lines", "walk"]
 class Node:
     """One candidate; ``text`` and ``tokens`` are its own, ``full`` and ``length`` with its ancestors'.
 
-    ``pruned`` says why it was dropped, ``chosen`` that the answer was taken from it.
+    ``pruned`` says why it was dropped, ``chosen`` that the answer was taken from it, ``aside`` what it
+    is when it is no part of the search (a probe, a rollout).
     """
 
     path: Path
@@ -32,6 +33,7 @@ class Node:
     scores: tuple[float | None, ...] = ()
     pruned: str | None = None
     chosen: bool = False
+    aside: str | None = None
     children: list[Node] = field(default_factory=list)
 
 
@@ -113,6 +115,7 @@ def _add(tree: Tree, event: Mapping[str, Any]) -> None:
         length=int(event.get("tokens", 0)),
         answer=event.get("answer"),
         reason=event.get("reason"),
+        aside=event.get("aside"),
     )
 
 
@@ -121,6 +124,19 @@ def _score(tree: Tree, event: Mapping[str, Any]) -> None:
     if node is not None:
         node.scores = tuple(event["scores"])
         node.reason = event.get("reason", node.reason)
+
+
+def _lookahead(tree: Tree, event: Mapping[str, Any]) -> None:
+    for one in event["scores"]:
+        node = tree.nodes.get(tuple(one["path"]))
+        if node is not None:
+            node.scores = (one["score"],)
+
+
+def _left_out(tree: Tree, event: Mapping[str, Any]) -> None:
+    for path in map(tuple, event["paths"]):
+        if path in tree.nodes:
+            tree.nodes[path].pruned = f"from the vote: not among the best {event['top']}"
 
 
 def _decide(tree: Tree, event: Mapping[str, Any]) -> None:
@@ -140,8 +156,7 @@ def _select(tree: Tree, event: Mapping[str, Any]) -> None:
         if node is None:
             continue
         if event.get("answered") and (node.finish != "stop" or node.answer is None):
-            node.pruned = "at the end, without an answer"
-            continue
+            continue  # its own end says why
         worth, best = _worth(node, by), _worth(last, by) if last else None
         node.pruned = f"by {by}" + (f": {worth}, the last kept has {best}" if worth and best else "")
 
@@ -162,6 +177,8 @@ def _aggregate(tree: Tree, event: Mapping[str, Any]) -> None:
     weights = event.get("weights")
     votes = ", ".join(f"{answer} {weight:.4g}" for answer, weight in weights.items()) if weights else ""
     tie = " (a tie)" if event.get("tied") else ""
+    if not votes and chosen is None:
+        votes = "nobody had a vote"
     tree.decisions.append(f"{event.get('how')}: {votes or _told(event)}{tie}")
 
 
@@ -175,6 +192,8 @@ _TAKES = {
     "score": _score,
     "select": _select,
     "aggregate": _aggregate,
+    "lookahead": _lookahead,
+    "left_out": _left_out,
     "watch": _decide,
     "stop": _decide,
     "failed": _decide,

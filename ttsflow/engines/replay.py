@@ -47,6 +47,11 @@ class Replay:
         recorded = self._library("engine")
         return Capabilities(logprobs=recorded.logprobs, token_prompts=False, certainty=recorded.certainty)
 
+    @property
+    def most_samples(self) -> int:
+        """Samples that every problem of the file has. Raises ``DataError`` when it cannot be read."""
+        return self._library("engine").fewest
+
     def check(self) -> None:
         """Raise ``DataError`` when the file cannot be read."""
         self._library("")

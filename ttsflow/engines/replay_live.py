@@ -236,7 +236,8 @@ class ReplayEngine:
         if path[0] >= count:
             raise ConfigError(
                 f"sample {path[0] + 1} of the problem {name!r} is asked for, but {count} are recorded in "
-                f"{self._library.name}; lower `strategy.n` to {count} or less, or record more.",
+                f"{self._library.name}. All stages of a strategy together draw from them, and one that was "
+                f"ended early is used up; lower `strategy.n` to {count} or less, or record more.",
                 "engine.path",
             )
         return self._library.first[name] + self._order(name, count)[path[0]]
@@ -253,6 +254,6 @@ class ReplayEngine:
         near = difflib.get_close_matches(name, known, n=1, cutoff=0.5) or known[:1]
         return (
             f"no samples of the problem {name!r} are recorded in {self._library.name}, which holds "
-            f"{len(known)} problems such as {near[0]!r}. Set `task=recorded` with the same path to run on "
-            "those, or give a file that was recorded with this task."
+            f"{len(known)} problems such as {near[0]!r}. Engine and task must be of one file: "
+            "`engine.path` and `task.path` with task=recorded, or a file that was recorded with this task."
         )

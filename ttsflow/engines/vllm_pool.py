@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ttsflow.engines.pooling import Pooled
+from ttsflow.engines.pooler import Pooled
 from ttsflow.engines.vllm_load import load
 from ttsflow.engines.vllm_translate import template
 from ttsflow.errors import ConfigError, EngineDead, ModelError

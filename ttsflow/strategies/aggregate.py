@@ -101,8 +101,10 @@ class Aggregate:
         if self.how in {"weighted", "best"}:
             pool = [candidate for candidate in pool if candidate.score is not None]
         if self.top is not None:
-            best = sorted(pool, key=lambda candidate: (-_score(candidate), candidate.path))[: self.top]
-            pool = sorted(best, key=lambda candidate: candidate.path)
+            ranked = sorted(pool, key=lambda candidate: (-_score(candidate), candidate.path))
+            pool = sorted(ranked[: self.top], key=lambda candidate: candidate.path)
+            if ranked[self.top :]:
+                yield Note("left_out", {"top": self.top, "paths": [c.path for c in ranked[self.top :]]})
         if not pool:
             yield Note("aggregate", {"how": self.how, "weights": {}})
             return state.with_(answer=None, chosen=None)

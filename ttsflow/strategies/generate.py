@@ -27,7 +27,8 @@ class GenerateStage:
     ``step_tokens`` tokens (default: ``sampling.max_step_tokens``). ``unit: tokens`` is the same without a
     separator. ``watch`` may end requests early; one that depends on the candidates so far has a method
     ``bind(state)``, which returns the watch to use. Nothing is asked for when ``unless`` holds already.
-    ``multiple_of`` refuses an ``n`` that later stages could not split evenly.
+    ``multiple_of`` refuses an ``n`` that later stages could not split evenly, ``least`` one that is
+    smaller than what they keep.
     """
 
     n: int = 1
@@ -38,12 +39,15 @@ class GenerateStage:
     watch: Watch | None = None
     unless: Until | None = None
     multiple_of: int = 1
+    least: int = 1
 
     def __post_init__(self) -> None:
         if self.n < 1:
             raise ConfigError(f"at least one sample is needed, got {self.n}.", "n")
         if self.n > MOST:
             raise ConfigError(f"at most {MOST:,} samples are drawn at once, got {self.n:,}.", "n")
+        if self.n < self.least:
+            raise ConfigError(f"n={self.n} is less than the {self.least} that are kept of it.", "n")
         if self.multiple_of < 1 or self.n % self.multiple_of:
             low = max(1, self.n // max(1, self.multiple_of)) * self.multiple_of
             raise ConfigError(
@@ -71,20 +75,25 @@ class GenerateStage:
             raise ConfigError("only whole trajectories are added up to a total.", "total")
 
     @property
+    def demand(self) -> int | None:
+        """New trajectories of a problem that this stage alone may start."""
+        return self.n if self.total is None else self.total
+
+    @property
     def needs(self) -> frozenset[str]:
         """Steps continue what came before them."""
         return frozenset() if self.unit == "whole" else frozenset({"continuation"})
 
     def __call__(self, state: State) -> Steps:
         """Ask for the candidates and put them into the pool."""
+        count = self.n if self.total is None else min(self.n, self.total - len(state.pool))
+        if count < 1:
+            return state
         reason = None if self.unless is None else holds(self.unless, state)
         if reason is not None:
             return state.with_(stopped=state.stopped or reason or None)
         if self.unit != "whole" and state.pool:
             return (yield from self._extend(state))
-        count = self.n if self.total is None else min(self.n, self.total - len(state.pool))
-        if count < 1:
-            return state
         got: Generated = yield Generate((self.request(None, last=state.last),) * count, self._watch(state))
         return state.with_(
             pool=state.pool + got.candidates, spent=got.spent, stopped=got.stopped or state.stopped

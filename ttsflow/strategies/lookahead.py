@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ttsflow.errors import ConfigError
-from ttsflow.ops import Generate, Generated, Request, Score, Scored
+from ttsflow.ops import Generate, Generated, Note, Request, Score, Scored
 from ttsflow.strategies.flow import Steps
 from ttsflow.strategies.verify import Reduce, unscored, with_scores
 from ttsflow.types import State
@@ -52,4 +52,6 @@ class Lookahead:
             ends.update(zip(going, got.candidates, strict=False))
         scored: Scored = yield Score(tuple(ends.values()))
         pool = with_scores(state.pool, wanted, scored.verdicts, self.reduce)
+        known = [c for c in pool if c.path in wanted and c.score is not None]
+        yield Note("lookahead", {"scores": [{"path": c.path, "score": c.score} for c in known]})
         return state.with_(pool=pool, spent=scored.spent)

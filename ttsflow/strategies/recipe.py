@@ -68,6 +68,11 @@ class Recipe:
         if self.budget_tokens is not None and self.budget_tokens < 1:
             raise ConfigError(f"at least one token is needed, got {self.budget_tokens}.", "budget_tokens")
 
+    @property
+    def demand(self) -> int:
+        """New trajectories of a problem that it may start."""
+        return self.n
+
     def __call__(self, state: State) -> Steps:
         """Choose and run."""
         if self.profile != "article" or self.horizon == "non_reasoning":

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from ttsflow.engines.pooling import Pooled, Pooler
+from ttsflow.engines.pooler import Pooled, Pooler
 from ttsflow.errors import ConfigError, EngineDead
 from ttsflow.ops import Verdict
 from ttsflow.types import Candidate, Problem, Tokens

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from ttsflow.engines.pooling import Pooler, Pooling
+from ttsflow.engines.pooler import Pooler
+from ttsflow.engines.pooling import Pooling
 from ttsflow.engines.vllm import VLLM
 from ttsflow.errors import ConfigError
 from ttsflow.protocols import Capabilities

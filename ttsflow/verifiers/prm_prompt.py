@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from ttsflow.engines.pooling import Pooler
+from ttsflow.engines.pooler import Pooler
 from ttsflow.errors import ConfigError
 from ttsflow.types import Candidate, Problem, Tokens
 from ttsflow.verifiers.batch import steps_of

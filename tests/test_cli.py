@@ -333,3 +333,22 @@ def test_a_sweeper_that_searches_maximises_accuracy():
 
     assert float(Ended(0, (), "", "complete", {"accuracy": 0.25})) == 0.25
     assert str(float(Ended(0, (), "", "failed"))) == "nan"
+
+
+@pytest.mark.parametrize("command", ["show", "profile", "replay-table"])
+def test_a_path_that_no_system_takes_is_an_error_and_no_traceback(command, capsys):
+    for path in ("x" * 5000, "~nobody-of-this-name/x"):
+        assert cli.main([command, path]) == 2
+        assert capsys.readouterr().err.startswith("error: ")
+
+
+def shell(line):
+    return subprocess.run(["sh", "-c", line], capture_output=True, text=True, check=False)
+
+
+def test_closed_output_and_a_reader_that_has_seen_enough():
+    code = "import sys; from ttsflow.cli import main; sys.exit(main(['replay-table']))"
+    command = f'"{sys.executable}" -c "{code}"'
+    closed = shell(f"{command} >&-")
+    assert (closed.returncode, closed.stderr) == (0, "")
+    assert shell(f"({command}; echo $? >&2) | head -1 >/dev/null").stderr.strip() in {"141", "0"}

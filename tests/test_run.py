@@ -2,6 +2,7 @@
 
 import copy
 import json
+import math
 
 import pytest
 import yaml
@@ -12,6 +13,7 @@ from ttsflow.engines import warm
 from ttsflow.errors import ConfigError, ModelError
 from ttsflow.run import run_config
 from ttsflow.testing import FakeEngine, FakeEnginePart
+from ttsflow.trace import finite
 
 CONFIG = {
     "strategy": {
@@ -179,7 +181,7 @@ def test_a_budget_of_the_run_defers_and_is_complete(tmp_path):
     assert summary.status == "complete"
     assert summary.deferred > 0
     assert summary.problems == 12
-    assert any(reason.startswith("budget: N tokens per run") for reason in summary.stopped)
+    assert any(reason.startswith("budget: 300 tokens per run") for reason in summary.stopped)
 
 
 def test_a_folder_that_holds_a_run_is_refused_and_left_alone(tmp_path):
@@ -224,3 +226,8 @@ def test_a_result_is_on_disk_as_soon_as_its_problem_has_ended(tmp_path, monkeypa
     monkeypatch.setattr(Display, "step", step)
     assert run_config(config(concurrency=1), tmp_path).error is None
     assert len(set(seen)) == 13
+
+
+def test_what_json_does_not_know_is_null():
+    record = finite({"a": [1, math.inf, (math.nan, "x")], "b": {"c": -math.inf}, "d": 1.5})
+    assert record == {"a": [1, None, [None, "x"]], "b": {"c": None}, "d": 1.5}

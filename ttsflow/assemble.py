@@ -137,6 +137,7 @@ def check(setup: Setup) -> None:
     _check_engine(setup)
     parts = list(walk(setup.strategy, "strategy"))
     given = {what for _, part in parts for what in getattr(part, "gives", ())}
+    _check_source(setup)
     for path, part in parts:
         _check_needs(setup, path, part)
         if "scores" in getattr(part, "needs", ()) and "scores" not in given:
@@ -201,6 +202,21 @@ def _check_needs(setup: Setup, path: str, part: Any) -> None:
         raise ConfigError(f"`{name}` continues trajectories, which this engine cannot.", path)
     if getattr(part, "watch", None) is not None and not capabilities.abort:
         raise ConfigError("this engine cannot end a request, which a watch needs.", f"{path}.watch")
+
+
+def _check_source(setup: Setup) -> None:
+    """Refuse parts that read recorded samples of another file than the engine plays back."""
+    played = getattr(setup.engine, "source", None)
+    for name, part in (("task", setup.task), ("verifier", setup.verifier)):
+        read = getattr(part, "source", None)
+        if read is not None and played is not None and read != played:
+            ours, theirs = (
+                f"{path or 'the shipped recordings'} by {count}" for path, count in (read, played)
+            )
+            raise ConfigError(
+                f"it reads {ours}, and the engine plays back {theirs}; path and count must be equal.",
+                f"{name}.path",
+            )
 
 
 def _check_demand(setup: Setup, path: str, part: Any) -> None:

@@ -9,11 +9,13 @@ Exit codes: 0, 1 for a run that failed, 2 for a mistake in config, command or pl
 from __future__ import annotations
 
 import argparse
+import errno
 import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 
 from ttsflow import commands, interrupt
 from ttsflow.commands import Parser, overridden, warn
@@ -24,6 +26,9 @@ __all__ = ["main"]
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command and return the exit code."""
+    if sys.stdout is None:
+        # Started with a closed output (`>&-`): the work is done all the same.
+        sys.stdout = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - lives as long as the process
     parser = Parser(
         prog="ttsflow",
         description="Test-time scaling of language models as declarative pipelines.",
@@ -62,6 +67,15 @@ def _failed(error: BaseException) -> int:
         # The reader (`| head`) has seen enough; keep Python from complaining when it flushes.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE
+    if isinstance(error, OSError) and error.errno in {errno.ENOSPC, errno.EDQUOT, errno.EROFS}:
+        print(
+            f"error: {error.strerror}: {error.filename or 'what was said could not be written'}.",
+            file=sys.stderr,
+        )
+        return 1
+    if isinstance(error, OSError) and error.errno in {errno.ENAMETOOLONG, errno.ENOTDIR, errno.ELOOP}:
+        print(f"error: {error.strerror}: {str(error.filename)[:200]!r}.", file=sys.stderr)
+        return 2
     raise error
 
 

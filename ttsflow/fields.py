@@ -8,7 +8,32 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-__all__ = ["COUNT", "FLAG", "LABEL", "NUMBER", "NUMBERS", "TEXT", "Form", "Wrong", "each", "get", "shown"]
+__all__ = [
+    "COUNT",
+    "FLAG",
+    "LABEL",
+    "LEAST_LOGPROB",
+    "LOGPROBS",
+    "MOST_SCORE",
+    "MOST_TOKENS",
+    "NOT_NEGATIVE",
+    "SCORE",
+    "TEXT",
+    "Form",
+    "Wrong",
+    "each",
+    "get",
+    "shown",
+]
+
+#: The longest prompt and the longest sample that are read, in tokens: memory is taken for each of them.
+MOST_TOKENS = 100_000_000
+#: Scores are within plus and minus this, so that sums and squares of them stay finite.
+MOST_SCORE = 1e100
+#: Log-probabilities, in nats, are from this to 0.
+LEAST_LOGPROB = -1e6
+#: How far rounding may carry a log-probability above 0, and a certainty below.
+_ROUNDING = 1e-6
 
 T = TypeVar("T")
 D = TypeVar("D")
@@ -62,13 +87,26 @@ def shown(value: Any) -> str:
 def _number(value: Any) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return float(value) if math.isfinite(value) else None
+    try:
+        number = float(value)
+    except OverflowError:  # an integer of more than 308 digits
+        return None
+    return number if math.isfinite(number) else None
 
 
-def _numbers(value: Any) -> tuple[float, ...] | None:
+def _between(low: float, high: float) -> Callable[[Any], float | None]:
+    def read(value: Any) -> float | None:
+        number = _number(value)
+        return number if number is not None and low <= number <= high else None
+
+    return read
+
+
+def _logprobs(value: Any) -> tuple[float, ...] | None:
     if not isinstance(value, list) or not value:
         return None
-    found = [_number(entry) for entry in value]
+    read = _between(LEAST_LOGPROB, _ROUNDING)
+    found = [read(entry) for entry in value]
     known = tuple(entry for entry in found if entry is not None)
     return known if len(known) == len(found) else None
 
@@ -81,12 +119,17 @@ def _label(value: Any) -> str | None:
     return str(int(value)) if float(value).is_integer() else str(value)
 
 
+def _count(value: Any) -> int | None:
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    return value if whole and 0 <= value <= MOST_TOKENS else None
+
+
 TEXT: Form[str] = Form("text", lambda value: value if isinstance(value, str) else None)
-LABEL: Form[str] = Form("text or a number", _label)
+LABEL: Form[str] = Form("text or a finite number", _label)
 FLAG: Form[bool] = Form("true or false", lambda value: value if isinstance(value, bool) else None)
-NUMBER: Form[float] = Form("a finite number", _number)
-NUMBERS: Form[tuple[float, ...]] = Form("a list of finite numbers", _numbers)
-COUNT: Form[int] = Form(
-    "a whole number from 0 on",
-    lambda value: value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None,
+SCORE: Form[float] = Form(
+    f"a number from {-MOST_SCORE:g} to {MOST_SCORE:g}", _between(-MOST_SCORE, MOST_SCORE)
 )
+NOT_NEGATIVE: Form[float] = Form(f"a number from 0 to {MOST_SCORE:g}", _between(-_ROUNDING, MOST_SCORE))
+LOGPROBS: Form[tuple[float, ...]] = Form(f"a list of numbers from {LEAST_LOGPROB:,.0f} to 0", _logprobs)
+COUNT: Form[int] = Form(f"a whole number from 0 to {MOST_TOKENS:,}", _count)

@@ -7,7 +7,7 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import get_args
 
-from ttsflow.errors import ConfigError, suggest
+from ttsflow.errors import ConfigError, DataError, suggest
 from ttsflow.recordings import Count, Recording, Sample, read_recordings
 
 __all__ = ["SHIPPED", "Library", "check_count", "library"]
@@ -58,7 +58,10 @@ def library(path: str | None, count: Count = "tokens") -> Library:
 
     A file that has not changed is read once. Raises ``DataError``.
     """
-    file = SHIPPED if path is None else Path(path).expanduser()
+    try:
+        file = SHIPPED if path is None else Path(path).expanduser()
+    except RuntimeError as error:
+        raise DataError(f"{path}: {error}") from error
     try:
         facts = file.stat()
         stamp = (facts.st_mtime_ns, facts.st_size)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from rich.console import Console
 from rich.table import Table
@@ -22,7 +22,15 @@ WIDE = 240
 
 def wide_console() -> Console:
     """Return a console that never cuts a line which nobody watches."""
-    return Console(width=None if sys.stdout.isatty() else WIDE, highlight=False)
+    return _Console(width=None if sys.stdout.isatty() else WIDE, highlight=False)
+
+
+class _Console(Console):
+    """Lets the command line say what it means when a reader such as `head` has seen enough."""
+
+    def on_broken_pipe(self) -> NoReturn:
+        """Raise the error instead of ending the process as if a run had failed."""
+        raise BrokenPipeError
 
 
 def _table(columns: Iterable[str], rows: Iterable[Sequence[Any]]) -> None:

@@ -32,6 +32,8 @@ def maj_at_k(counts: Sequence[int], correct: Sequence[_Number], abstentions: int
         raise ValueError(f"one entry of correct per answer, got {len(correct)} for {len(counts)}.")
     if min(counts, default=1) < 1 or abstentions < 0:
         raise ValueError(f"counts are at least 1 and abstentions at least 0, got {counts}, {abstentions}.")
+    if not all(0 <= right <= 1 for right in correct):
+        raise ValueError(f"correct says whether an answer is right, from 0 to 1, got {correct}.")
     n = sum(counts) + abstentions
     if not 1 <= k <= n:
         raise ValueError(f"maj@{k} needs 1 <= k <= n, and there are n = {n} samples.")

@@ -17,8 +17,12 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from ttsflow.majority import maj_at_k
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
 
 __all__ = ["maj_at_k", "mean_at_k", "paired_bootstrap", "pass_at_k", "pass_hat_k", "rates", "wilson"]
 
@@ -29,8 +33,10 @@ Sampled = tuple[str | None, bool | None]
 def wilson(successes: int, trials: int, z: float = 1.959963984540054) -> tuple[float, float]:
     """Return the Wilson score interval of a proportion (E. B. Wilson 1927); 95 % by default.
 
-    Without trials nothing is known: (0, 1).
+    Without trials nothing is known: (0, 1). Raises ``ValueError`` unless 0 <= successes <= trials.
     """
+    if not 0 <= successes <= trials:
+        raise ValueError(f"there were {trials} trials, so {successes} of them cannot have succeeded.")
     if trials < 1:
         return 0.0, 1.0
     share = successes / trials
@@ -42,8 +48,8 @@ def wilson(successes: int, trials: int, z: float = 1.959963984540054) -> tuple[f
 
 
 def paired_bootstrap(
-    first: Sequence[float],
-    second: Sequence[float],
+    first: ArrayLike,
+    second: ArrayLike,
     *,
     level: float = 0.95,
     draws: int = 10_000,
@@ -51,16 +57,24 @@ def paired_bootstrap(
 ) -> tuple[float, float, float]:
     """Return mean(first - second) over questions, and its percentile interval.
 
-    ``first`` and ``second`` hold one value per question, in the same order: questions are resampled,
-    never single samples, so that what two strategies share cancels out. Raises ``ValueError`` when
-    the lengths differ or nothing is given.
+    ``first`` and ``second``, sequences or arrays, hold one value per question, in the same order:
+    questions are resampled, never single samples, so that what two strategies share cancels out. Raises
+    ``ValueError`` when the lengths differ or nothing is given, for a value that is no finite number,
+    fewer than 1 draws, and a level outside (0, 1).
     """
     import numpy as np  # noqa: PLC0415 - a tenth of a second that most runs do not need
 
-    if len(first) != len(second) or not first:
-        msg = f"one value per question each, got {len(first)} and {len(second)}."
-        raise ValueError(msg)
-    gains = np.asarray(first, float) - np.asarray(second, float)
+    one, other = np.asarray(first, float), np.asarray(second, float)  # None becomes NaN
+    if one.ndim != 1 or one.shape != other.shape or not one.size:
+        sizes = " and ".join(
+            str(values.size) if values.ndim == 1 else str(values.shape) for values in (one, other)
+        )
+        raise ValueError(f"one value per question each, got {sizes}.")
+    if (bad := np.flatnonzero(~np.isfinite(one + other))).size:
+        raise ValueError(f"question {bad[0]} has no finite value; leave out questions that were not graded.")
+    if draws < 1 or not 0 < level < 1:
+        raise ValueError(f"draws are at least 1 and level lies in (0, 1), got {draws} and {level}.")
+    gains = one - other
     means = gains[np.random.default_rng(seed).integers(0, len(gains), (draws, len(gains)))].mean(axis=1)
     low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
     return float(gains.mean()), float(low), float(high)

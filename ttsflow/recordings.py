@@ -20,7 +20,20 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ttsflow.errors import DataError, suggest
-from ttsflow.fields import COUNT, FLAG, LABEL, NUMBER, NUMBERS, TEXT, Form, Wrong, each, get, shown
+from ttsflow.fields import (
+    COUNT,
+    FLAG,
+    LABEL,
+    LOGPROBS,
+    NOT_NEGATIVE,
+    SCORE,
+    TEXT,
+    Form,
+    Wrong,
+    each,
+    get,
+    shown,
+)
 from ttsflow.tasks.rows import read_rows
 from ttsflow.tasks.solutions import adapted
 
@@ -39,7 +52,7 @@ _FINISHES: Mapping[str | None, Literal["stop", "length"]] = {
     "length": "length",
 }
 _NONE = (None, "", "NO_ANSWER")
-_SCORE: Form[float] = Form("a list of finite numbers or null", NUMBER.read)
+_SCORES: Form[float] = Form(f"a list of null or {SCORE.what}", SCORE.read)
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
 
@@ -49,7 +62,8 @@ class Sample:
 
     ``answer`` is the text of its answer, None when it gave none; ``correct`` is what a grader said, None
     when nobody did. ``tokens`` are those decoded. ``scores`` are a verifier's, one per step or one in
-    all. ``logprobs`` (top values, the highest first) and ``certainties`` have one entry per token.
+    all. ``logprobs`` (top values, the highest first) and ``certainties`` have one entry per token. What a
+    file may hold of each is bounded, see ``ttsflow.fields``.
     """
 
     answer: str | None
@@ -185,7 +199,7 @@ def _sample(data: Any, count: Count) -> Sample:
     if not isinstance(finish, str | None) or finish not in _FINISHES:
         known = suggest(str(finish), [name for name in _FINISHES if name])
         raise Wrong(f"there is no finish {shown(finish)}. {known}")
-    logprobs, certainties = each(data, "logprobs", NUMBERS), each(data, "certainties", NUMBER)
+    logprobs, certainties = each(data, "logprobs", LOGPROBS), each(data, "certainties", NOT_NEGATIVE)
     text = get(data, "text", TEXT, None)
     tokens = _tokens(data, text, count)
     answer = _said(get(data, "pred", LABEL, None))
@@ -222,9 +236,9 @@ def _scores(data: Mapping[str, Any]) -> tuple[float | None, ...]:
     if scores is not None:
         if not isinstance(scores, list):
             raise Wrong(f"`scores` must be a list, found {shown(scores)}")
-        return tuple(get({"scores": score}, "scores", _SCORE, None) for score in scores)
-    score = get(data, "score", NUMBER, None)
-    score = get(data, "rm_score", NUMBER, None) if score is None else score
+        return tuple(get({"scores": score}, "scores", _SCORES, None) for score in scores)
+    score = get(data, "score", SCORE, None)
+    score = get(data, "rm_score", SCORE, None) if score is None else score
     return () if score is None else (score,)
 
 

@@ -25,7 +25,7 @@ from ttsflow.errors import ConfigError, TtsflowError
 from ttsflow.session import Session, versions
 from ttsflow.status import Status
 from ttsflow.summary import Summary, summarize
-from ttsflow.trace import JsonTrace, NoTrace, result_record
+from ttsflow.trace import JsonTrace, NoTrace, finite, result_record
 from ttsflow.types import Problem, Result
 
 __all__ = ["run_config", "write_summary"]
@@ -59,7 +59,7 @@ def run_config(mapping: Mapping[str, Any], folder: Path, *, show: bool = False) 
                 display.loaded()
                 for result in session.run(problems, trace=trace, on_step=_watched(display.step)):
                     done = replace(result, fingerprint=job.fingerprint, versions=job.versions)
-                    results.write(json.dumps(result_record(done), ensure_ascii=False) + "\n")
+                    results.write(json.dumps(finite(result_record(done)), ensure_ascii=False) + "\n")
                     results.flush()
                     job.results.append(done)
         except ConfigError:
@@ -122,7 +122,8 @@ def _problems(setup: Setup) -> list[Problem]:
 def write_summary(folder: Path, summary: Summary) -> None:
     """Write ``summary.json`` in one move, so that a reader never sees half of one."""
     partial = folder / "summary.json.part"
-    partial.write_text(json.dumps(summary.as_dict(), ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
+    text = json.dumps(finite(summary.as_dict()), ensure_ascii=False, indent=2)
+    partial.write_text(text + "\n", encoding="utf-8")
     os.replace(partial, folder / "summary.json")  # noqa: PTH105 - the atomic one
 
 

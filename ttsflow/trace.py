@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import IO, Any, Protocol
 
 from ttsflow.types import Candidate, Result
 
-__all__ = ["JsonTrace", "NoTrace", "Recorder", "candidate_event", "result_record"]
+__all__ = ["JsonTrace", "NoTrace", "Recorder", "candidate_event", "finite", "result_record"]
 
 
 class Recorder(Protocol):
@@ -93,3 +94,12 @@ def result_record(result: Result) -> dict[str, Any]:
     record = asdict(result)
     record["usage"]["decoded"] = result.usage.decoded
     return record
+
+
+def finite(value: Any) -> Any:
+    """Return ``value`` with numbers that JSON does not know, such as a cost of infinity, as None."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {key: finite(item) for key, item in value.items()}
+    return [finite(item) for item in value] if isinstance(value, list | tuple) else value

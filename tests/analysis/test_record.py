@@ -1,4 +1,5 @@
 import json
+import shutil
 
 import pytest
 
@@ -140,7 +141,7 @@ def test_what_continues_a_sample_is_left_out(ran, tmp_path):
 
 def test_a_run_in_steps_is_refused(ran, tmp_path):
     folder = ran("run", "strategy=beam_search", "strategy.n=4", "verifier=fake", "sampling.max_step_tokens=4")
-    with pytest.raises(ConfigError, match=r"trace\.jsonl:\d+: this run made its trajectories step by step"):
+    with pytest.raises(ConfigError, match="the run made its trajectories step by step"):
         record(folder, tmp_path / "r.jsonl")
     assert not (tmp_path / "r.jsonl").exists()
 
@@ -202,3 +203,52 @@ def test_the_command_line(ran, tmp_path, capsys):
     with pytest.raises(SystemExit):
         cli.main(["record", str(folder)])
     assert "-o/--output" in capsys.readouterr().err
+
+
+# --- runs that did not end well -------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("whole") / "run"
+    run_config(compose(["engine=fake", "strategy=majority", "strategy.n=4", "task.size=5"]), folder)
+    return folder
+
+
+def copied(whole, folder):
+    shutil.copytree(whole, folder)
+    return folder
+
+
+def test_problems_that_had_not_ended_are_left_out_and_counted(whole, tmp_path):
+    run = copied(whole, tmp_path / "killed")
+    lines = (run / "results.jsonl").read_text().splitlines()
+    (run / "results.jsonl").write_text("\n".join(lines[:3]) + "\n")
+    done = record(run, tmp_path / "out.jsonl")
+    assert (done.problems, done.samples) == (3, 12)
+    assert done.left_out["of problems that had not ended"] == 8
+
+
+def test_half_a_last_line_is_left_out_and_counted(whole, tmp_path):
+    run = copied(whole, tmp_path / "cut")
+    text = (run / "trace.jsonl").read_text()
+    (run / "trace.jsonl").write_text(text + '{"event":"candidate","pro')
+    done = record(run, tmp_path / "out.jsonl")
+    assert (done.problems, dict(done.left_out)) == (5, {"in broken lines": 1})
+
+
+@pytest.mark.parametrize("change", [{"path": None}, {"path": ["a"]}, {"path": []}, {"tokens": "y"}])
+def test_damaged_events_are_left_out_and_counted(whole, tmp_path, change):
+    run = copied(whole, tmp_path / "damaged")
+    lines = [json.loads(line) for line in (run / "trace.jsonl").read_text().splitlines()]
+    place = next(i for i, line in enumerate(lines) if line["event"] == "candidate")
+    lines[place] |= change
+    (run / "trace.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert record(run, tmp_path / "out.jsonl").left_out["in damaged events"] == 1
+
+
+@pytest.mark.parametrize("target", ["nodir/a.jsonl", "file/a.jsonl", f"{'x' * 300}.jsonl"])
+def test_a_target_that_cannot_be_written_is_refused(whole, tmp_path, target):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigError, match=r"no folder|cannot be written"):
+        record(whole, tmp_path / target)

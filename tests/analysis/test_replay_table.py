@@ -117,3 +117,20 @@ def test_a_broken_line_is_named(tmp_path):
     (tmp_path / "broken.jsonl").write_text('{"model": "m", "samples": [{"pred": 1}]}\n')
     with pytest.raises(DataError, match=r"broken\.jsonl"):
         table(path)
+
+
+def test_without_verdicts_the_gold_answer_grades_and_without_both_nothing_does(tmp_path):
+    samples = tuple(Sample(said, 5 + i, None, "stop") for i, said in enumerate(["1", "1", "2"]))
+    write_recordings(tmp_path / "gold.jsonl", [Recording("m/d/0", samples, model="m", dataset="d", gold="1")])
+    (row,) = table(str(tmp_path / "gold.jsonl"))
+    assert (row["SD"], row["MV"], row["pass"]) == (0.6667, 1.0, 1.0)
+    write_recordings(tmp_path / "none.jsonl", [Recording("m/d/0", samples, model="m", dataset="d")])
+    with pytest.raises(DataError, match="neither verdicts nor a gold answer"):
+        table(str(tmp_path / "none.jsonl"))
+
+
+def test_names_with_markup_are_shown_as_they_are(tmp_path, capsys):
+    odd = Recording("x", of([5, 6], ["7", "8"]).samples, model="[/x]", dataset="[bold]d[/bold]", gold="7")
+    write_recordings(tmp_path / "t.jsonl", [odd])
+    assert main(["replay-table", str(tmp_path / "t.jsonl")]) == 0
+    assert "[bold]d[/bold]" in capsys.readouterr().out

@@ -98,3 +98,20 @@ def test_rollouts_and_probes_are_marked_as_thrown_away(tmp_path, capsys):
 def test_a_folder_of_runs_names_them(run, capsys):
     assert main(["show", str(run.parent)]) == 2
     assert str(run) in capsys.readouterr().err
+
+
+def test_escape_codes_of_a_text_do_not_reach_the_terminal(run, tmp_path, capsys):
+    for name in ("results.jsonl", "trace.jsonl"):
+        (tmp_path / name).write_text((run / name).read_text().replace("Answer: ", "\\u001b[2JAnswer: "))
+    problem = next(iter(read_events(tmp_path)))
+    assert main(["show", str(tmp_path)]) == 0
+    assert main(["show", str(tmp_path), "--problem", problem]) == 0
+    assert "\x1b" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("change", [{"path": None}, {"path": ["a"]}, {"tokens_new": "y"}])
+def test_damaged_events_are_skipped_and_counted(run, change):
+    problem, events = next(iter(read_events(run).items()))
+    place = next(i for i, event in enumerate(events) if event["event"] == "candidate")
+    tree = grow(problem, [*events[:place], {**events[place], **change}, *events[place + 1 :]])
+    assert tree.decisions[-1] == "1 damaged events of the trace were skipped"

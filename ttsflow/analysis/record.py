@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,12 +12,12 @@ from typing import Any, NamedTuple
 import yaml
 
 from ttsflow import plugins
+from ttsflow.analysis.tree import read_lines
 from ttsflow.build import build
 from ttsflow.errors import ConfigError, DataError
 from ttsflow.lineage import content_id
 from ttsflow.protocols import Task
 from ttsflow.recordings import Recording, Sample, write_recordings
-from ttsflow.tasks.rows import read_rows
 from ttsflow.types import Answer, Problem
 
 __all__ = ["Done", "record"]
@@ -49,12 +50,19 @@ def record(folder: Path, target: Path, *, texts: bool = True) -> Done:
     Raises ``ConfigError`` for a folder without a run or a trace, for a run in steps and for a target that
     exists, ``DataError`` for a broken file, and what building the task raises.
     """
-    if target.exists():
+    if os.path.lexists(target):
         raise ConfigError(f"{str(target)!r} exists, and nothing is overwritten; choose another file.")
+    if not target.parent.is_dir():
+        raise ConfigError(f"there is no folder {str(target.parent)!r} to write to; make it first.")
     config = _config(folder)
     left_out: Counter[str] = Counter()
     cases = _cases(folder / "trace.jsonl", left_out)
-    usage = {row.get("id"): row.get("usage") for row in read_rows(str(folder / "results.jsonl"))}
+    results, broken = read_lines(folder / "results.jsonl")
+    left_out["in broken lines"] += len(broken)
+    usage = {str(row.get("id")): row.get("usage") for row in results}
+    # A problem without a result was in flight when the run ended: its short samples came first.
+    for name in [name for name in cases if name not in usage]:
+        left_out["of problems that had not ended"] += len(cases.pop(name).events)
     task: Task = build("task", config.get("task"), "task", plugins.load())
     problems = {problem.id: problem for problem in task.problems()}
     unknown = next((name for name in cases if name not in problems), None)
@@ -79,8 +87,11 @@ def record(folder: Path, target: Path, *, texts: bool = True) -> Done:
     ]
     if not recordings:
         raise ConfigError(f"the run in {folder} has no sample that ended by itself or at a limit.")
-    write_recordings(target, recordings)
-    return Done(len(recordings), sum(len(one.samples) for one in recordings), left_out)
+    try:
+        write_recordings(target, recordings)
+    except OSError as error:
+        raise ConfigError(f"{str(target)!r} cannot be written: {error.strerror}.") from error
+    return Done(len(recordings), sum(len(one.samples) for one in recordings), +left_out)
 
 
 def _config(folder: Path) -> Mapping[str, Any]:
@@ -102,30 +113,39 @@ def _config(folder: Path) -> Mapping[str, Any]:
 def _cases(trace: Path, left_out: Counter[str]) -> dict[str, _Case]:
     """Return what the trace says of each problem. Raises ``ConfigError`` for a run in steps."""
     cases: dict[str, _Case] = {}
-    for row in read_rows(str(trace)):
-        kind = row.get("event")
-        if kind not in ("candidate", "score"):
+    events, broken = read_lines(trace)
+    left_out["in broken lines"] += len(broken)
+    for event in events:
+        if event.get("event") not in ("candidate", "score"):
             continue
-        path: Sequence[int] = row.get("path")
-        case = cases.setdefault(row.get("problem"), _Case())
-        if kind == "score":
-            if len(path) == 1 and "reason" not in row.data:
-                case.scores[path[0]] = tuple(row.get("scores"))
-            continue
-        finish = row.get("finish")
-        if finish == "step":
-            raise ConfigError(
-                f"{row.place}: this run made its trajectories step by step; only samples that were drawn "
-                "whole can be played back, as those of majority or best_of_n."
-            )
-        case.roots += len(path) == 1
-        if len(path) > 1:
-            left_out["continued"] += 1
-        elif finish in ("stop", "length"):
-            case.events[path[0]] = row.data
-        else:
-            left_out[str(finish)] += 1
+        try:
+            _take(cases, event, left_out)
+        except (KeyError, TypeError, ValueError, IndexError, AttributeError):
+            left_out["in damaged events"] += 1
     return cases
+
+
+def _take(cases: dict[str, _Case], event: Mapping[str, Any], left_out: Counter[str]) -> None:
+    path = [int(number) for number in event["path"]]
+    number = path[0]
+    case = cases.setdefault(str(event["problem"]), _Case())
+    if event["event"] == "score":
+        if len(path) == 1 and "reason" not in event:
+            case.scores[number] = tuple(event["scores"])
+        return
+    finish = event["finish"]
+    if finish == "step":
+        raise ConfigError(
+            f"the run made its trajectories step by step, such as one of {str(event['problem'])!r}; only "
+            "samples that were drawn whole can be played back, as those of majority or best_of_n."
+        )
+    case.roots += len(path) == 1
+    if len(path) > 1:
+        left_out["continued"] += 1
+    elif finish in ("stop", "length"):
+        case.events[number] = {**event, "tokens": int(event["tokens"]), "text": str(event["text"])}
+    else:
+        left_out[str(finish)] += 1
 
 
 def _sample(task: Task, problem: Problem, case: _Case, number: int, *, texts: bool) -> Sample:
@@ -158,7 +178,8 @@ def _prompt_tokens(case: _Case, usage: Any) -> int | None:
 
 def _labels(config: Mapping[str, Any]) -> dict[str, str]:
     """Return the names of model and data set; of a folder with a model only the last part."""
-    engine, task = (config.get(name) or {} for name in ("engine", "task"))
+    named = (config.get(name) for name in ("engine", "task"))
+    engine, task = (part if isinstance(part, Mapping) else {} for part in named)
     model = str(engine.get("model") or engine.get("use", ""))
     choices = config.get("choices") or {}
     return {

@@ -15,15 +15,17 @@ from typing import Any, Literal
 from rich import box
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from ttsflow.assemble import Setup
 from ttsflow.engines.replay import Replay
+from ttsflow.errors import DataError
 from ttsflow.ledger import Budget
 from ttsflow.library import library
 from ttsflow.listing import wide_console
 from ttsflow.metrics import pass_at_k
 from ttsflow.protocols import Stage
-from ttsflow.recordings import Recording
+from ttsflow.recordings import Recording, Sample
 from ttsflow.session import Session
 from ttsflow.strategies.aggregate import Aggregate
 from ttsflow.strategies.flow import Sequence as Stages
@@ -31,7 +33,7 @@ from ttsflow.strategies.generate import GenerateStage
 from ttsflow.strategies.select import Select
 from ttsflow.strategies.watches import FirstFinished
 from ttsflow.tasks.recorded import Recorded
-from ttsflow.types import Result, Sampling
+from ttsflow.types import Problem, Result, Sampling
 
 __all__ = ["Convention", "Row", "show", "table"]
 
@@ -63,7 +65,8 @@ def table(path: str | None, profile: Convention = "exact") -> list[Row]:
     for name, group in groups.items():
         alike[sizes[name]] |= {recording.id for recording in group}
     runs = {n: _runs(path, frozenset(ids), n, profile) for n, ids in alike.items()}
-    return [_row(name, groups[name], sizes[name], runs[sizes[name]]) for name in sorted(groups)]
+    problems = {problem.id: problem for problem in Recorded(path=path).problems()}
+    return [_row(groups[name], sizes[name], runs[sizes[name]], problems) for name in sorted(groups)]
 
 
 def _runs(
@@ -95,11 +98,15 @@ def _stages(sample: Stage, keep: Stage | None = None) -> Stage:
 
 
 def _row(
-    name: tuple[str, str], group: Sequence[Recording], n: int, runs: Mapping[str, Mapping[str, Result]]
+    group: Sequence[Recording],
+    n: int,
+    runs: Mapping[str, Mapping[str, Result]],
+    problems: Mapping[str, Problem],
 ) -> Row:
     samples = [recording.samples[:n] for recording in group]
-    right = [sum(bool(sample.correct) for sample in some) for some in samples]
-    row: dict[str, Any] = {"model": name[0], "dataset": name[1], "n_problems": len(group), "n": n}
+    right = [sum(_right(recording.samples[:n], problems[recording.id])) for recording in group]
+    first = group[0]
+    row: dict[str, Any] = {"model": first.model, "dataset": first.dataset, "n_problems": len(group), "n": n}
     row["SD"] = _mean(count / n for count in right)
     row["pass"] = _mean(float(pass_at_k(n, count, n)) for count in right)
     row["noans"] = _mean(sum(sample.answer is None for sample in some) for some in samples)
@@ -115,6 +122,15 @@ def _row(
             row[f"{column}_tot_paper"] = _mean(result.usage.output for result in results)
             row[f"{column}_tot_parallel"] = _mean(result.usage.decoded for result in results)
     return row
+
+
+def _right(samples: Sequence[Sample], problem: Problem) -> list[bool]:
+    """Return whether each sample is right, as the task says. Raises ``DataError`` where it cannot."""
+    task = Recorded()
+    verdicts = [task.correct(task.answer(sample.said, problem), problem) for sample in samples]
+    if None in verdicts:
+        raise DataError(f"the problem {problem.id!r} has neither verdicts nor a gold answer to grade by.")
+    return [bool(verdict) for verdict in verdicts]
 
 
 def _mean(values: Iterable[float]) -> float:
@@ -149,5 +165,5 @@ def _grid(title: str, rows: Sequence[Row], columns: Sequence[str], shown: Callab
         grid.add_column(name.replace("_tot_", " ").replace("_", " "), justify="right")
     for row in rows:
         cells = (shown(row[name]) if name in row else "-" for name in columns)
-        grid.add_row(row["model"], row["dataset"], str(row["n"]), *cells)
+        grid.add_row(Text(row["model"]), Text(row["dataset"]), str(row["n"]), *cells)
     return grid

@@ -34,10 +34,11 @@ def show_problems(folder: Path) -> None:
         table.add_column(name, overflow="fold")
     for result in results:
         right = _RIGHT.get(str(result.get("correct")), "-")
-        usage = result.get("usage") or {}
+        usage = result.get("usage")
+        usage = usage if isinstance(usage, Mapping) else {}
         cells = (result.get("id"), result.get("outcome"), result.get("answer"), result.get("gold"), right)
         rest = (usage.get("decoded"), result.get("stopped"))
-        table.add_row(*(Text("" if cell is None else str(cell)) for cell in (*cells, *rest)))
+        table.add_row(*(Text("" if cell is None else _plain(cell)) for cell in (*cells, *rest)))
     console = wide_console()
     console.print(table)
     for number in broken:
@@ -48,15 +49,20 @@ def show_problem(folder: Path, problem: str, *, width: int = 100) -> None:
     """Print one problem as a tree; ``width`` characters of every text. Raises ``DataError``."""
     events = read_events(folder)
     if problem not in events:
-        raise DataError(f"the run has no problem {problem!r}. {suggest(problem, events)}")
+        raise DataError(_plain(f"the run has no problem {problem!r}. {suggest(problem, events)}"))
     tree = grow(problem, events[problem])
-    drawn = Drawn(Text(_headline(tree), style="bold"))
+    drawn = Drawn(Text(_plain(_headline(tree)), style="bold"))
     for node in tree.roots:
         _draw(drawn, node, width)
     console = wide_console()
     console.print(drawn)
     for line in tree.decisions:
-        console.print(line, markup=False)
+        console.print(_plain(line), markup=False)
+
+
+def _plain(value: Any) -> str:
+    """Return a text without what a terminal would obey: escape codes, and other control characters."""
+    return "".join(char if char.isprintable() else " " for char in str(value))
 
 
 def _headline(tree: Tree) -> str:
@@ -83,12 +89,12 @@ def _line(node: Node, width: int) -> str:
         _ending(node),
         *([f"[magenta]{node.aside}, thrown away[/magenta]"] if node.aside else []),
         *([_scores(node)] if node.scores else []),
-        *([f"answer [bold]{escape(str(node.answer))}[/bold]"] if node.answer is not None else []),
+        *([f"answer [bold]{escape(_plain(node.answer))}[/bold]"] if node.answer is not None else []),
         *(["[green]chosen[/green]"] if node.chosen else []),
-        *([f"[red]pruned {escape(node.pruned)}[/red]"] if node.pruned else []),
-        *([f"[yellow]{escape(node.reason)}[/yellow]"] if node.reason else []),
+        *([f"[red]pruned {escape(_plain(node.pruned))}[/red]"] if node.pruned else []),
+        *([f"[yellow]{escape(_plain(node.reason))}[/yellow]"] if node.reason else []),
     ]
-    text = " ".join(node.text.split())
+    text = _plain(" ".join(node.text.split()))
     text = text if len(text) <= width else text[: width - 1] + "\u2026"
     return "  ".join(marks) + (f"\n{escape(text)}" if text else "")
 

@@ -84,10 +84,17 @@ def read_events(folder: File) -> dict[str, list[dict[str, Any]]]:
 def grow(problem: str, events: Iterable[Mapping[str, Any]]) -> Tree:
     """Return the tree of one problem from its events."""
     tree = Tree(problem, {}, [], [], {})
+    damaged = 0
     for event in events:
         take = _TAKES.get(str(event.get("event")))
-        if take is not None:
+        if take is None:
+            continue
+        try:
             take(tree, event)
+        except (KeyError, TypeError, ValueError, AttributeError):
+            damaged += 1
+    if damaged:
+        tree.decisions.append(f"{damaged} damaged events of the trace were skipped")
     for node in sorted(tree.nodes.values(), key=lambda node: node.path):
         parent = tree.nodes.get(node.path[:-1])
         if parent is not None and node.full.startswith(parent.full):
@@ -104,7 +111,7 @@ def walk(nodes: Iterable[Node]) -> Iterator[Node]:
 
 
 def _add(tree: Tree, event: Mapping[str, Any]) -> None:
-    path = tuple(event["path"])
+    path = tuple(int(number) for number in event["path"])
     text = str(event.get("text", ""))
     tree.nodes[path] = Node(
         path=path,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 from ttsflow.engines.replay_live import ReplayEngine
@@ -12,6 +11,10 @@ from ttsflow.protocols import Capabilities
 from ttsflow.recordings import Count
 
 __all__ = ["Replay"]
+
+
+#: A token a day: more is a slip, and would overflow the clock.
+_MOST_SECONDS = 86_400.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +40,10 @@ class Replay:
             raise ConfigError("is empty; null means the recordings of this package", "path")
         if self.seats < 1:
             raise ConfigError(f"at least 1 sequence must fit, got {self.seats}", "seats")
-        if not 0 < self.token_seconds < math.inf:
-            raise ConfigError(f"a token takes more than no time, got {self.token_seconds}", "token_seconds")
+        if not 0 < self.token_seconds <= _MOST_SECONDS:
+            raise ConfigError(
+                f"must lie above 0 and up to {_MOST_SECONDS:g}, got {self.token_seconds}", "token_seconds"
+            )
         check_count(self.count)
 
     @property
@@ -46,6 +51,11 @@ class Replay:
         """What every sample of the file has. Raises ``DataError`` when it cannot be read."""
         recorded = self._library("engine")
         return Capabilities(logprobs=recorded.logprobs, token_prompts=False, certainty=recorded.certainty)
+
+    @property
+    def source(self) -> tuple[str | None, str]:
+        """The file it reads and how; task and verifier must read the same."""
+        return self.path, self.count
 
     @property
     def most_samples(self) -> int:
@@ -61,6 +71,7 @@ class Replay:
         return ReplayEngine(
             self._library("engine"),
             self.capabilities,
+            current=lambda: self._library("engine"),
             seats=self.seats,
             token_seconds=self.token_seconds,
             shuffle=self.shuffle,

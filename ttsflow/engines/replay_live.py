@@ -5,10 +5,10 @@ from __future__ import annotations
 import difflib
 import heapq
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Literal
 
-from ttsflow.errors import ConfigError
+from ttsflow.errors import ConfigError, EngineDead
 from ttsflow.library import Library
 from ttsflow.lineage import content_id, rng_of
 from ttsflow.ops import EngineRequest, Progress
@@ -87,6 +87,7 @@ class ReplayEngine:
         token_seconds: float = 0.02,
         shuffle: int | None = None,
         cut_votes: bool = False,
+        current: Callable[[], Library] | None = None,
     ) -> None:
         self.capabilities = capabilities
         self.capacity = seats
@@ -97,12 +98,18 @@ class ReplayEngine:
         self._token_seconds = token_seconds
         self._shuffle = shuffle
         self._cut_votes = cut_votes
+        self._current = current
         self._prompts = {r.prompt: r.prompt_tokens for r in recorded.recordings.values() if r.prompt}
         self._orders: dict[str, Sequence[int]] = {}
-        self.reset()
+        self._clear()
 
     def reset(self) -> None:
-        """Forget every request and set the clock back."""
+        """Forget every request and set the clock back. Raises ``EngineDead`` when the file has changed."""
+        if self._current is not None and self._current() is not self._library:
+            raise EngineDead(f"{self._library.name} has changed since it was read")
+        self._clear()
+
+    def _clear(self) -> None:
         self._tick = 0
         self._arrivals = itertools.count()
         self._known: dict[str, _Run] = {}
@@ -113,7 +120,7 @@ class ReplayEngine:
 
     def close(self) -> None:
         """Forget every request."""
-        self.reset()
+        self._clear()
 
     def now(self) -> float:
         """Return virtual seconds."""

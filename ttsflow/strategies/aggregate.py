@@ -18,6 +18,10 @@ __all__ = ["THOUGHT", "Aggregate", "checked_weight", "length_of", "voters"]
 THOUGHT = "thought"
 
 
+MOST_POWER = 20
+"""Above it the first of a few samples decides alone, and the weights of many overflow."""
+
+
 def voters(pool: Sequence[Candidate]) -> list[Candidate]:
     """Return the candidates that have a vote, in sample order: ended by themselves, answer parsed.
 
@@ -82,8 +86,8 @@ class Aggregate:
             raise ConfigError(f"at least one candidate must take part, got {self.top}.", "top")
         if not 0 < self.temperature < math.inf:
             raise ConfigError(f"must be above 0, got {self.temperature}.", "temperature")
-        if not 0 <= self.power < math.inf:
-            raise ConfigError(f"must be at least 0, got {self.power}.", "power")
+        if not 0 <= self.power <= MOST_POWER:
+            raise ConfigError(f"must lie between 0 and {MOST_POWER}, got {self.power}.", "power")
         for field, transform in (("temperature", "softmax"), ("power", "borda")):
             default = type(self).__dataclass_fields__[field].default
             if getattr(self, field) != default and self.transform != transform:

@@ -56,6 +56,8 @@ class GenerateStage:
             )
         if self.total is not None and self.total < 1:
             raise ConfigError(f"at least one sample is needed, got {self.total}.", "total")
+        if self.total is not None and self.total > MOST:
+            raise ConfigError(f"at most {MOST:,} samples are drawn, got {self.total:,}.", "total")
         self._check_unit()
         check = getattr(self.watch, "check", None)
         if check is not None:

@@ -6,7 +6,7 @@ import math
 import re
 from fractions import Fraction
 
-__all__ = ["exact_value"]
+__all__ = ["divides_by_zero", "exact_value"]
 
 _TOKEN = re.compile(r"\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?|\\frac|\\sqrt|[-+*/^(){}]")
 _LONGEST = 500  # characters; longer texts are compared as they are
@@ -23,19 +23,33 @@ def exact_value(text: str) -> Fraction | None:
     Read are decimals, ``1.5e3``, + - * / ^, brackets, ``\frac{}{}``, mixed numbers such as
     ``1\frac{1}{2}`` and square roots of squares. White space must have been removed.
     """
-    if not text or len(text) > _LONGEST:
-        return None
-    tokens = _TOKEN.findall(text)
-    if "".join(tokens) != text:
-        return None
     try:
-        reader = _Reader(tokens)
-        value = reader.sum()
-        reader.end()
+        value = _read(text)
     except (_Unreadable, ZeroDivisionError, RecursionError, OverflowError):
         return None
     size = max(value.numerator.bit_length(), value.denominator.bit_length())
     return value if size <= _LARGEST else None
+
+
+def divides_by_zero(text: str) -> bool:
+    """Return whether ``text`` would be a number if it did not divide by zero, such as ``1/0``."""
+    try:
+        _read(text)
+    except ZeroDivisionError:
+        return True
+    except (_Unreadable, RecursionError, OverflowError):
+        return False
+    return False
+
+
+def _read(text: str) -> Fraction:
+    tokens = _TOKEN.findall(text) if len(text) <= _LONGEST else []
+    if not text or "".join(tokens) != text:
+        raise _Unreadable
+    reader = _Reader(tokens)
+    value = reader.sum()
+    reader.end()
+    return value
 
 
 class _Reader:

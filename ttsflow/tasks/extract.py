@@ -30,7 +30,7 @@ from collections.abc import Sequence
 
 from ttsflow.tasks.choices import Choices, final_choice
 from ttsflow.tasks.exact import exact_value
-from ttsflow.tasks.keys import Kind, key_of, tidy
+from ttsflow.tasks.keys import Kind, key_of, no_number, tidy
 from ttsflow.types import Answer
 
 __all__ = ["PROBE", "Choices", "after_thinking", "extract", "last_box", "statement"]
@@ -66,7 +66,7 @@ _NUMBER = re.compile(
 _OPERATOR = re.compile(
     r"\s*(?:[-+*/x\u00d7\u00f7=^<>]|\\(?:times|cdot|div)|(?:times|plus|minus|divided|multiplied)\b)"
 )
-_HEADING = re.compile(r"^\s*#{1,6}\s.*$|^\s*\d+[.)]\s", re.MULTILINE)
+_HEADING = re.compile(r"^[^\S\n]*#{1,6}\s.*$|^[^\S\n]*\d+[.)]\s", re.MULTILINE)
 
 
 def extract(text: str, kind: Kind, choices: Choices = ()) -> Answer | None:
@@ -166,7 +166,7 @@ def _number(text: str, box: str | None) -> str | None:
 
 def _number_in(said: str) -> str | None:
     key = key_of(said, "number")
-    if _is_numeric(key):
+    if _is_numeric(key) or no_number(key):
         return said
     if "\\" in tidy(said) and not _FORMULA.search(said) and not re.search(r"\\[dtc]?frac\{\d", said):
         return None  # a formula that is no number, such as 3\sqrt{2}: its last digit is no answer

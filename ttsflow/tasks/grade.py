@@ -22,7 +22,7 @@ from functools import lru_cache
 from ttsflow.errors import MissingExtra
 from ttsflow.tasks.choices import Choices, gold_label
 from ttsflow.tasks.extract import extract, last_box
-from ttsflow.tasks.keys import Kind, decided, key_of
+from ttsflow.tasks.keys import Kind, decided, key_of, no_number
 from ttsflow.tasks.worker import GradingError, Worker, boot, questions
 from ttsflow.types import Answer
 
@@ -46,7 +46,7 @@ def need_math_verify() -> None:
 
 @lru_cache(maxsize=100_000)
 def gold_text(gold: str, kind: Kind, choices: Choices = ()) -> str:
-    r"""Return the answer in a gold text, empty when it parses to nothing.
+    r"""Return the answer in a gold text, empty when it parses to nothing, as ``1/0`` does.
 
     A gold text may be a whole solution that ends in ``#### 18`` or holds a box; else it is the answer.
     """
@@ -57,10 +57,13 @@ def gold_text(gold: str, kind: Kind, choices: Choices = ()) -> str:
         gold = box
     elif "####" in gold:
         gold = gold.rpartition("####")[2].strip()
-    if kind == "number":
-        found = extract(gold, "number")
-        return "" if found is None else found.text
-    return gold.strip() if key_of(gold, kind) else ""
+    key = key_of(gold, kind)
+    if not key or (kind != "text" and no_number(key)):
+        return ""
+    if kind != "number":
+        return gold.strip()
+    found = extract(gold, "number")
+    return "" if found is None or no_number(found.key) else found.text
 
 
 def correct(

@@ -21,9 +21,9 @@ from fractions import Fraction
 from typing import Literal, get_args
 
 from ttsflow.errors import ConfigError, suggest
-from ttsflow.tasks.exact import exact_value
+from ttsflow.tasks.exact import divides_by_zero, exact_value
 
-__all__ = ["Kind", "check_kind", "decided", "key_of", "tidy"]
+__all__ = ["Kind", "check_kind", "decided", "key_of", "no_number", "tidy"]
 
 #: What an answer is: a number, a mathematical object, the label of an option, or plain text.
 Kind = Literal["number", "math", "choice", "text"]
@@ -49,7 +49,9 @@ _UNICODE = {
 _TABLE = str.maketrans(_UNICODE)
 _NARROW = re.compile("(?<=\\d)[\u00a0\u2009\u202f](?=\\d{3}(?!\\d))")
 _DASH = re.compile("(?<![\\w)])[\u2013\u2014](?=[\\d.$\\\\])")
-_EMPHASIS = re.compile(r"(?<![\w)*])(\*\*|__|\*|`)(?=\S)([^*`\n]+?)(?<=\S)\1(?![\w(*])")
+_EMPHASIS = re.compile(r"(?<![\w)*])(\*\*|__|\*|`)(?=\S)([^*`\n]{1,400}?)(?<=\S)\1(?![\w(*])")
+# The look-behind lets a run be tried at its first character only: linear in its length.
+_END = re.compile(r"(?<![\s.,;:*`])[\s.,;:*`]+$")
 
 _WRAP = r"\\(?:text|textbf|textit|textrm|textnormal|mathrm|mathbf|mathit|mbox|operatorname|rm)"
 _UNIT = re.compile(rf"(?<=[\d}})])\s*{_WRAP}\{{\s*([A-Za-z.\s/()\d]+)\}}(?:\^\{{?\d\}}?)?$")
@@ -92,6 +94,7 @@ _EXACT = re.compile(rf"^[(\[{{]?{_ATOM}(?:, {_ATOM})*[)\]}}]?$")
 _RATIONAL = re.compile(r"^-?\d+(?:/\d+)?$")
 _WORDS = re.compile(r"^[a-z]{2,}$")
 _LONGEST = 2000  # characters; no answer is longer, and nested brackets would exhaust the stack
+_DIGITS = 4300
 _OPEN, _CLOSE = "([\u27ec{", ")]\u27ed}"
 
 
@@ -110,7 +113,7 @@ def tidy(text: str) -> str:
     for mark in ("\\$", "$", "\\(", "\\)", "\\[", "\\]", "\\%", "%", "^\\circ", "^{\\circ}", "\\degree"):
         text = text.replace(mark, "")
     text = re.sub(r"\{,\}(?=\d{3})|,\\!(?=\d{3})", ",", text)
-    return re.sub(r"^[\s:=*`]+|[\s.,;:*`]+$", "", text)
+    return _END.sub("", re.sub(r"^[\s:=*`]+", "", text))
 
 
 def key_of(text: str, kind: Kind) -> str:
@@ -129,21 +132,33 @@ def decided(one: str, other: str, tolerance: float = 0.0) -> bool | None:
     """Return whether two keys of kind number or math are equal, None when the keys cannot tell.
 
     Exact numbers and lists of them, words, and lists with different brackets are always decided; two
-    expressions that differ in text are not. ``tolerance`` is relative and for single numbers only.
+    expressions that differ in text are not. What is ``no_number`` equals nothing else. ``tolerance`` is
+    relative and for single numbers only.
     """
     if not one or not other:
         return False
     if one == other:
         return True
+    if no_number(one) or no_number(other):
+        return False
     if _RATIONAL.match(one) and _RATIONAL.match(other):
         left, right = Fraction(one), Fraction(other)
         return abs(left - right) <= Fraction(tolerance) * max(abs(left), abs(right))
     if all(_EXACT.match(key) or _WORDS.match(key) for key in (one, other)):
         return False
     lists = all(", " in key and "\\cup" not in key for key in (one, other))
-    if lists and one[0] + one[-1] != other[0] + other[-1]:
-        return False
-    return None
+    return False if lists and one[0] + one[-1] != other[0] + other[-1] else None
+
+
+def no_number(key: str) -> bool:
+    """Return whether a key of kind number or math, or an item of its list, has no value that can be known.
+
+    That is a division by zero, or a numeral of more than 4,300 digits, which Python does not read.
+    """
+    if max(map(len, re.findall(r"\d+", key)), default=0) > _DIGITS:
+        return True
+    items = re.split(r", | \\cup ", key)
+    return any(divides_by_zero(text) for item in items for text in (item, item.strip("()[]{}")))
 
 
 def _math_key(text: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -17,6 +18,8 @@ from ttsflow.types import Answer, Problem
 
 __all__ = ["Recorded"]
 
+_LABEL = re.compile(r"\(?([A-Za-z]|\d{1,2})[).:]?")
+
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
@@ -27,7 +30,8 @@ class Recorded:
     the text again; it is right when that was recorded, or else when it equals the gold answer.
 
     Without ``kind`` answers are one when their texts are equal, else when they have one key of that kind
-    (number, math, choice, text). ``count`` is that of the engine.
+    (number, math, choice, text); a choice is one letter or a number of up to two digits. ``count`` is
+    that of the engine.
 
     Raises ``DataError`` for a file that is missing or broken, and when no gold answer is of that kind;
     single ones are warned about and count as unknown.
@@ -50,6 +54,11 @@ class Recorded:
         check_text_setting([*self.stop, self.separator], "stop")
         if not self.separator:
             raise ConfigError("is empty; give the string that ends a step", "separator")
+
+    @property
+    def source(self) -> tuple[str | None, str]:
+        """The file it reads and how; the engine must read the same."""
+        return self.path, self.count
 
     def problems(self) -> list[Problem]:
         """Return the problems, in the order of the file."""
@@ -102,12 +111,14 @@ class Recorded:
                 verdicts[key] = sample.correct if same else None
         gold = recording.gold
         if gold is not None and self.kind is not None:
-            gold = gold.strip() if self.kind == "choice" else grade.gold_text(gold, self.kind)
+            gold = _label(gold) if self.kind == "choice" else grade.gold_text(gold, self.kind)
         data = {"answers": answers, "verdicts": verdicts}
         return Problem(prompt=recording.id, id=recording.id, gold=gold or None, data=data)
 
     def _key(self, said: str) -> str:
-        return said if self.kind is None else key_of(said, self.kind)
+        if self.kind is None:
+            return said
+        return (self.kind == "choice" and _label(said)) or key_of(said, self.kind)
 
     def _check_gold(self, recordings: Sequence[Recording], problems: Sequence[Problem]) -> None:
         """Say which gold answers are none of this kind."""
@@ -122,6 +133,12 @@ class Recorded:
                 f"unknown; the first is that of {bad[0]}",
                 stacklevel=3,
             )
+
+
+def _label(said: str) -> str:
+    """Return the label of an option in upper case, such as B of ``(b)``, empty when it is none."""
+    found = _LABEL.fullmatch(said.strip())
+    return found[1].upper() if found else ""
 
 
 def _only(recordings: Sequence[Recording], field: str, wanted: str | None) -> Sequence[Recording]:

@@ -8,6 +8,7 @@ import importlib.util
 import json
 import re
 import string
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,8 @@ __all__ = ["Row", "Template", "as_text", "check_text_setting", "hub_rows", "read
 
 _NAME = re.compile(r"[A-Za-z][\w \-]*(?:\.[A-Za-z][\w \-]*)*")
 _MISSING = object()
+# How JSON spells half a character; raw UTF-8 has none.
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,19 +123,19 @@ def as_text(value: Any, name: str, place: str) -> str:
 
 def read_rows(asked: str) -> Iterator[Row]:
     """Yield the rows of a ``.jsonl`` or ``.jsonl.gz`` file. Raises ``DataError`` with file and line."""
-    path = Path(asked).expanduser()
-    if not path.is_file():
-        raise DataError(_not_there(asked, path), "path")
-    rows = 0
+    path = _file(asked)
+    rows = number = 0
     opener = gzip.open if path.suffix == ".gz" else open
     try:
-        with opener(path, "rt", encoding="utf-8-sig") as file:
+        # Bytes that are no UTF-8 come through and are refused where they stand, not a buffer ahead of it.
+        with opener(path, "rt", encoding="utf-8-sig", errors="surrogateescape") as file:
             for number, line in enumerate(file, start=1):
                 if line.strip():
                     rows += 1
                     yield Row(_record(line, f"{asked}:{number}"), f"{asked}:{number}")
-    except (OSError, EOFError, UnicodeDecodeError) as error:
-        raise DataError(f"{asked}: cannot be read: {error}", "path") from error
+    except (OSError, EOFError, zlib.error) as error:
+        after = f":{number}: cannot be read beyond this line" if number else ": cannot be read"
+        raise DataError(f"{asked}{after}: {error}", "path") from error
     if rows == 0:
         raise DataError(f"{asked}: the file holds no rows", "path")
 
@@ -178,26 +181,53 @@ def check_text_setting(values: Sequence[str], setting: str) -> None:
 
 def _record(line: str, place: str) -> Mapping[str, Any]:
     try:
+        if not line.isascii():
+            line.encode(errors="surrogateescape").decode()
         record = json.loads(line)
+        if _SURROGATE.search(line):
+            json.dumps(record, ensure_ascii=False).encode()
+    except UnicodeDecodeError as error:
+        raise DataError(f"{place}: is no UTF-8 text: {error}") from error
+    except UnicodeEncodeError as error:
+        raise DataError(f"{place}: holds half a character, which no tokenizer takes: {error}") from error
     except json.JSONDecodeError as error:
         raise DataError(f"{place}: not a JSON object: {error.msg} at column {error.colno}") from error
     except (ValueError, RecursionError) as error:
         raise DataError(f"{place}: cannot be read: {error}") from error
     if not isinstance(record, dict):
         raise DataError(f"{place}: expected a JSON object with fields, found {type(record).__name__}")
-    try:
-        str(record).encode()
-    except UnicodeEncodeError as error:
-        raise DataError(f"{place}: holds half a character, which no tokenizer takes: {error}") from error
     return record
 
 
+def _file(asked: str) -> Path:
+    """Return the path of a file that can be opened. Raises ``DataError``."""
+    try:
+        path = Path(asked).expanduser()
+        there = path.is_file()
+        if there and path.suffix == ".gz" and not path.stat().st_size:
+            raise DataError(f"{asked}: is no gzip data: the file has 0 bytes", "path")
+        message = "" if there else _not_there(asked, path)
+    except (OSError, RuntimeError, ValueError) as error:
+        raise DataError(f"{asked[:200]!r} cannot be read: {error}"[:500], "path") from error
+    if message:
+        raise DataError(message, "path")
+    return path
+
+
 def _not_there(asked: str, path: Path) -> str:
+    if "\0" in asked:
+        return f"{asked!r} is no path: it holds a null character"
     if path.is_dir():
         files = sorted(file.name for file in path.iterdir() if ".jsonl" in file.name)
         return (
             f"{asked!r} is a folder; give a file. {'It holds: ' + ', '.join(files) if files else ''}".strip()
         )
+    if path.is_symlink() and not path.exists():
+        return (
+            f"{asked!r} cannot be read: it is a link that leads to no file, but to {str(path.readlink())!r}"
+        )
+    if path.exists():
+        return f"{asked!r} is no regular file; give a .jsonl or .jsonl.gz file"
     folder = path.parent
     where = "" if path.is_absolute() else f" (looked for in {Path.cwd()})"
     if not folder.is_dir():

@@ -281,7 +281,7 @@ class Judging:
         if asked is not None and asked.open:
             for name in asked.open:
                 self._questions.pop(name, None)
-            if not self._dead:
+            if not (self._dead or getattr(self._engine, "dead", False)):
                 self._engine.abort(list(asked.open))
 
     def _die(self, error: EngineDead) -> None:

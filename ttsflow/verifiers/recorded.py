@@ -29,6 +29,11 @@ class Recorded:
     def __post_init__(self) -> None:
         check_count(self.count)
 
+    @property
+    def source(self) -> tuple[str | None, str]:
+        """The file it reads and how; the engine must read the same."""
+        return self.path, self.count
+
     def open(self) -> RecordedScores:
         """Return the working verifier. Raises ``DataError`` when no sample of the file has a score."""
         try:

@@ -577,9 +577,7 @@ def every_strategy_answers_a_plain_call():
     verified = {"best_of_n", "weighted_best_of_n"}
     for strategy in ("single", "majority", "ffs", "lfs", "adaptive_consistency", "esc", "recipe", *verified):
         verifier = "fake" if strategy in verified else None
-        pipeline = Pipeline(
-            strategy, engine=FAKE, verifier=verifier, n=3 if strategy != "ffs" else 4, chat=False
-        )
+        pipeline = Pipeline(strategy, engine=FAKE, verifier=verifier, n=4, chat=False)
         assert pipeline.answer("1 + 2 =").outcome == "answered"
 
 

@@ -3,11 +3,12 @@ import time
 from fractions import Fraction
 from itertools import combinations
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ttsflow.metrics import maj_at_k, mean_at_k, pass_at_k, pass_hat_k, rates
+from ttsflow.metrics import maj_at_k, mean_at_k, paired_bootstrap, pass_at_k, pass_hat_k, rates, wilson
 
 RIGHT, WRONG, NONE = ("42", True), ("7", False), (None, False)
 
@@ -251,3 +252,43 @@ def test_rates_are_means_over_questions_and_in_order(questions):
         assert found["maj@k"] <= found["pass@k"] + 1e-12
         tallies = [(len(samples), samples.count(RIGHT)) for samples in questions]
         assert found["pass@k"] == pytest.approx(sum(pass_at_k(n, c, k) for n, c in tallies) / len(tallies))
+
+
+# --- what cannot be -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("correct", [[2], [-1], [math.nan], [Fraction(3, 2)]])
+def test_an_answer_is_right_from_0_to_1(correct):
+    with pytest.raises(ValueError, match="correct says whether an answer is right, from 0 to 1"):
+        maj_at_k([2], correct, 0, 1)
+
+
+def test_successes_are_at_most_the_trials():
+    assert wilson(0, 0) == (0.0, 1.0)
+    for successes, trials in ((5, 3), (-1, 3), (1, 0), (0, -1)):
+        with pytest.raises(ValueError, match=f"there were {trials} trials, so {successes} of them cannot"):
+            wilson(successes, trials)
+
+
+@pytest.mark.parametrize("form", [list, tuple, np.array, lambda values: np.array(values, dtype=bool)])
+def test_the_bootstrap_takes_any_sequence(form):
+    first, second = [1, 0, 1, 1], [0, 0, 1, 0]
+    assert paired_bootstrap(form(first), form(second)) == paired_bootstrap(first, second)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "settings", "message"),
+    [
+        ([], [], {}, "one value per question each, got 0 and 0"),
+        ([1], [1, 2], {}, "got 1 and 2"),
+        ([[1]], [[2]], {}, r"got \(1, 1\) and \(1, 1\)"),
+        ([1, None], [1, 1], {}, "question 1 has no finite value"),
+        ([1, 1], [math.nan, 1], {}, "question 0 has no finite value"),
+        ([1, 1], [0, math.inf], {}, "question 1 has no finite value"),
+        ([1], [0], {"draws": 0}, "draws are at least 1 .* got 0"),
+        ([1], [0], {"level": 95}, "level lies in"),
+    ],
+)
+def test_what_the_bootstrap_refuses(first, second, settings, message):
+    with pytest.raises(ValueError, match=message):
+        paired_bootstrap(first, second, **settings)

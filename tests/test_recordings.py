@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from ttsflow.errors import ConfigError, DataError
+from ttsflow.fields import MOST_TOKENS
 from ttsflow.library import SHIPPED, check_count, library
 from ttsflow.recordings import Recording, Sample, read_recordings, write_recordings
 from ttsflow.tasks.jsonl import Jsonl
@@ -142,16 +143,16 @@ MALFORMED = [
     ({"problem": 1}, "`samples` must be a list of one sample or more. Known: problem"),
     (line() | {"samples": []}, r"`samples` must be .* found \[\]"),
     (line(problem=None), "no field `problem` or `id`"),
-    (line(problem=[1]), r"`problem` must be text or a number, found \[1\]"),
-    (line(problem=True), "`problem` must be text or a number, found true"),
+    (line(problem=[1]), r"`problem` must be text or a finite number, found \[1\]"),
+    (line(problem=True), "`problem` must be text or a finite number, found true"),
     (line(model=3), "`model` must be text"),
-    (line(answer={}), r"`answer` must be text or a number, found \{\}"),
-    (line(prompt_tokens=-1), "`prompt_tokens` must be a whole number from 0 on, found -1"),
+    (line(answer={}), r"`answer` must be text or a finite number, found \{\}"),
+    (line(prompt_tokens=-1), "`prompt_tokens` must be a whole number from 0 to 100,000,000, found -1"),
     (line() | {"samples": [5]}, "sample 0: must be an object, found 5"),
     (line() | {"samples": [{"tokens": 5}]}, "sample 0: there is no field `pred`"),
-    (line({}, {"pred": True}), "sample 1: `pred` must be text or a number, found true"),
-    (line({"pred": ["x" * 100]}), r"`pred` must be text or a number, found \[\"x{58}\.\.\.$"),
-    (line({"tokens": -1}), "`tokens` must be a whole number from 0 on, found -1"),
+    (line({}, {"pred": True}), "sample 1: `pred` must be text or a finite number, found true"),
+    (line({"pred": ["x" * 100]}), r"`pred` must be text or a finite number, found \[\"x{58}\.\.\.$"),
+    (line({"tokens": -1}), "`tokens` must be a whole number from 0 to 100,000,000, found -1"),
     (line({"tokens": 1.5}), "`tokens` must be a whole number"),
     (line({"tokens": True}), "`tokens` must be a whole number"),
     (line({"tokens": 0}), "has an answer, but no token that says it"),
@@ -160,14 +161,44 @@ MALFORMED = [
     (line({"finish": 1}), "there is no finish 1"),
     (line({"text": 1}), "`text` must be text, found 1"),
     (line({"scores": 1}), "`scores` must be a list, found 1"),
-    (line({"scores": ["high"]}), '`scores` must be a list of finite numbers or null, found "high"'),
-    (line({"score": float("nan")}), "`score` must be a finite number, found NaN"),
-    (line({"rm_score": float("inf")}), "`rm_score` must be a finite number, found Infinity"),
+    (line({"scores": ["high"]}), '`scores` must be a list of null or a finite number from .*, found "high"'),
+    (line({"score": float("nan")}), r"`score` must be a finite number from -1e\+100 to 1e\+100, found NaN"),
+    (line({"rm_score": float("inf")}), "`rm_score` must be a finite number from .*, found Infinity"),
     (line({"logprobs": {}}), r"`logprobs` must be a list, found \{\}"),
-    (line({"logprobs": [[]]}), r"entry 0 of `logprobs` must be a list of finite numbers, found \[\]"),
+    (
+        line({"logprobs": [[]]}),
+        r"entry 0 of `logprobs` must be a list of finite numbers from -1,000,000 to 0, found \[\]",
+    ),
     (line({"logprobs": [[-1], [None]]}), "entry 1 of `logprobs` must be"),
+    *(
+        (line({"pred": 2, name: value}), f"{name}` must be .*found {shown}")
+        for name, value, shown in [
+            ("pred", 10**400, "1000"),
+            ("score", 10**400, "1000"),
+            ("rm_score", -1.1e100, "-1.1e"),
+            ("scores", [-(10**309)], "-1000"),
+            ("tokens", 100_000_001, "100000001"),
+            ("tokens", 10**400, "1000"),
+            ("logprobs", [[-0.1, 1e-5]], r"\[-0.1, 1e-05\]"),
+            ("logprobs", [[-1_000_001]], r"\[-1000001\]"),
+            ("logprobs", [[-(10**400)]], r"\[-1000"),
+            ("logprobs", [[-float("inf")]], r"\[-Infinity\]"),
+            ("certainties", [-1e-5], "-1e-05"),
+            ("certainties", [10**400], "1000"),
+            ("certainties", [1e101], "1e\\+101"),
+        ]
+    ),
+    *(
+        (line(**{name: value}), f"`{name}` must be .*found {value}"[:60])
+        for name in ("prompt_tokens", "problem", "answer", "id")
+        for value in (5 * 10**400,)
+    ),
+    (
+        line(prompt_tokens=5_000_000_000),
+        "`prompt_tokens` must be a whole number from 0 to 100,000,000, found 5",
+    ),
     (line({"logprobs": [[-1]]}), "has 5 tokens, but 1 `logprobs`"),
-    (line({"certainties": ["a"]}), "entry 0 of `certainties` must be a finite number"),
+    (line({"certainties": ["a"]}), "entry 0 of `certainties` must be a finite number from 0 to"),
     (line({"certainties": [1.0]}), "has 5 tokens, but 1 `certainties`"),
     (
         line({"correct": True}, {"pred": 2}, {"correct": False}),
@@ -182,6 +213,18 @@ def test_a_malformed_line_is_named(tmp_path, record, message):
     with pytest.raises(DataError, match=message) as caught:
         read_recordings(path)
     assert str(caught.value).startswith(f"{path}:2: ")
+
+
+def test_rounding_and_the_limits_themselves_are_read(tmp_path):
+    known = {"tokens": 1, "logprobs": [[1e-6, -1e6]], "certainties": [-1e-6], "scores": [1e100, -1e100]}
+    sample = one(tmp_path, line(known)).samples[0]
+    assert (sample.logprobs, sample.certainties, sample.scores) == (
+        ((1e-6, -1e6),),
+        (-1e-6,),
+        (1e100, -1e100),
+    )
+    record = line({"tokens": MOST_TOKENS}, prompt_tokens=MOST_TOKENS)
+    assert one(tmp_path, record).prompt_tokens == MOST_TOKENS
 
 
 def test_an_id_twice_names_both_lines(tmp_path):

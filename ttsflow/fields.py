@@ -128,8 +128,12 @@ TEXT: Form[str] = Form("text", lambda value: value if isinstance(value, str) els
 LABEL: Form[str] = Form("text or a finite number", _label)
 FLAG: Form[bool] = Form("true or false", lambda value: value if isinstance(value, bool) else None)
 SCORE: Form[float] = Form(
-    f"a number from {-MOST_SCORE:g} to {MOST_SCORE:g}", _between(-MOST_SCORE, MOST_SCORE)
+    f"a finite number from {-MOST_SCORE:g} to {MOST_SCORE:g}", _between(-MOST_SCORE, MOST_SCORE)
 )
-NOT_NEGATIVE: Form[float] = Form(f"a number from 0 to {MOST_SCORE:g}", _between(-_ROUNDING, MOST_SCORE))
-LOGPROBS: Form[tuple[float, ...]] = Form(f"a list of numbers from {LEAST_LOGPROB:,.0f} to 0", _logprobs)
+NOT_NEGATIVE: Form[float] = Form(
+    f"a finite number from 0 to {MOST_SCORE:g}", _between(-_ROUNDING, MOST_SCORE)
+)
+LOGPROBS: Form[tuple[float, ...]] = Form(
+    f"a list of finite numbers from {LEAST_LOGPROB:,.0f} to 0", _logprobs
+)
 COUNT: Form[int] = Form(f"a whole number from 0 to {MOST_TOKENS:,}", _count)

@@ -183,3 +183,29 @@ def test_degenerate_repetition_is_read_in_no_time(piece, kind):
     started = time.perf_counter()
     extract(piece * 4000, kind, FIVE)
     assert time.perf_counter() - started < 5
+
+
+@pytest.mark.parametrize("kind", ["number", "math"])
+@pytest.mark.parametrize("said", ["5/0", "0/0", "5/0.0", r"\frac{5}{0}", "1/(2-2)", "1, 1/0"])
+def test_a_division_by_zero_is_the_answer_and_none_of_its_digits(said, kind):
+    assert extract(rf"So it is \boxed{{{said}}}", kind).text == said
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "\n" * 100_000 + "5",
+        "answer" + " " * 100_000 + "5",
+        "answer" + "*" * 100_000 + "5",
+        r"\(a" * 30_000 + "5",
+        r"\[a" * 30_000 + "5",
+        "1" + ",000" * 30_000 + "0",
+    ],
+    ids=["lines", "spaces", "stars", "brackets", "displays", "thousands"],
+)
+@pytest.mark.parametrize("kind", ["number", "math", "text"])
+def test_long_runs_take_no_longer_than_their_length(text, kind):
+    """A bound against another order of complexity: it takes a tenth of a second, and took minutes."""
+    begun = time.perf_counter()
+    assert extract(text, kind)
+    assert time.perf_counter() - begun < 10

@@ -7,6 +7,7 @@ import pytest
 
 from ttsflow.errors import MissingExtra
 from ttsflow.tasks import grade
+from ttsflow.tasks.extract import extract
 from ttsflow.tasks.grade import GradingError, MathVerify, correct, gold_text
 from ttsflow.tasks.keys import key_of
 from ttsflow.types import Answer
@@ -151,3 +152,22 @@ def test_math_without_its_extra_says_what_to_install(monkeypatch):
     monkeypatch.setattr(grade.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(MissingExtra, match=r"ttsflow\[math\]"):
         grade.need_math_verify()
+
+
+NO_NUMBERS = ["1/0", "0/0", r"\boxed{5/0}", "#### 1/0", r"\boxed{\frac{1}{0}}", f"\\boxed{{{'9' * 5000}}}"]
+
+
+@pytest.mark.parametrize("kind", ["number", "math"])
+@pytest.mark.parametrize("text", NO_NUMBERS, ids=lambda text: text[:15])
+def test_an_answer_without_a_value_is_wrong_and_no_gold(text, kind, monkeypatch):
+    monkeypatch.setattr(grade, "failures", [])
+    for gold in ("0", "5", "1/3", r"\{1,2\}"):
+        assert correct(extract(text, kind), gold, kind) is False
+    assert gold_text(text, kind) == ""
+    assert grade.failures == []
+
+
+@pytest.mark.parametrize("gold", ["5/0.0", "1/(2-2)", "0^{-1}"])
+def test_a_gold_answer_that_divides_by_zero_is_not_read_by_its_digits(gold):
+    assert gold_text(gold, "number") == gold_text(gold, "math") == ""
+    assert gold_text(gold, "text") == gold

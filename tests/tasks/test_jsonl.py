@@ -8,6 +8,7 @@ import yaml
 
 from ttsflow.errors import ConfigError, DataError, MissingExtra
 from ttsflow.protocols import Task
+from ttsflow.recordings import read_recordings
 from ttsflow.tasks import rows
 from ttsflow.tasks.jsonl import Jsonl
 from ttsflow.tasks.plain import Plain
@@ -181,6 +182,74 @@ def test_a_truncated_archive_is_refused(tmp_path):
     path.write_bytes(gzip.compress(json.dumps(QA[0]).encode() * 50)[:-9])
     with pytest.raises(DataError, match=r"x\.jsonl\.gz"):
         Jsonl(path=str(path)).problems()
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda data: data[:-9], "x.jsonl.gz:400: cannot be read beyond this line: Compressed file ended"),
+        (lambda data: data[:-6] + bytes([data[-6] ^ 255]) + data[-5:], "x.jsonl.gz:400: .* CRC check failed"),
+        (lambda data: data[:-40] + b"\xff" * 40, r"x.jsonl.gz:\d+: cannot be read beyond this line: "),
+        (lambda data: b"", "x.jsonl.gz: is no gzip data: the file has 0 bytes"),
+        (lambda data: b"{}", "x.jsonl.gz: cannot be read: Not a gzipped file"),
+    ],
+    ids=["truncated", "checksum", "broken", "empty", "text"],
+)
+def test_a_broken_archive_names_the_last_line_read(tmp_path, make, message):
+    # Spaces compress well, but not so well that the last block holds every line.
+    lines = [json.dumps({"a": f"{number * 7919**9:060}"}) for number in range(400)]
+    path = tmp_path / "x.jsonl.gz"
+    path.write_bytes(make(gzip.compress("\n".join([*lines, ""]).encode())))
+    with pytest.raises(DataError, match=message):
+        list(rows.read_rows(str(path)))
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_bytes_that_are_no_text_are_named_where_they_stand(tmp_path, end):
+    path = tmp_path / "x.jsonl"
+    lines = ['\ufeff{"a": "ü"}'.encode(), b'{"a": 2}', b'{"a": "\xff"}', b'{"a": 4}']
+    path.write_bytes(end.encode().join(lines))
+    with pytest.raises(DataError, match=r"x\.jsonl:3: is no UTF-8 text: .*0xff in position 7"):
+        list(rows.read_rows(str(path)))
+    path.write_bytes(end.encode().join(lines[:2]))
+    assert [row.data["a"] for row in rows.read_rows(str(path))] == ["ü", 2]
+
+
+@pytest.mark.parametrize("half", [r'{"a": "\ud800"}', r'{"a": {"\uDFff": 1}}', r'{"a": ["\ud800\u0041"]}'])
+def test_half_a_character_is_refused_where_it_stands(tmp_path, half):
+    path = write(tmp_path, [r'{"a": "\ud83d\ude00 \\ud800"}', half])
+    with pytest.raises(DataError, match=r"data\.jsonl:2: holds half a character"):
+        list(rows.read_rows(path))
+    assert next(rows.read_rows(path)).data == {"a": "\U0001f600 \\ud800"}
+    with pytest.raises(DataError, match=r"data\.jsonl:2: holds half a character"):
+        read_recordings(write(tmp_path, ['{"problem": 1, "samples": [{"pred": "1", "tokens": 1}]}', half]))
+
+
+def test_paths_that_lead_to_no_file(tmp_path):
+    os.mkfifo(tmp_path / "fifo.jsonl")
+    (tmp_path / "loop.jsonl").symlink_to("loop.jsonl")
+    (tmp_path / "dangling.jsonl").symlink_to("nowhere.jsonl")
+    for path, message in [
+        ("~nouser/x.jsonl", "'~nouser/x.jsonl' cannot be read: Could not determine home"),
+        (tmp_path / ("a" * 5000), r"a\.\.\.' cannot be read: File name too long"),
+        (tmp_path / "fifo.jsonl", "fifo.jsonl' is no regular file"),
+        ("/dev/null", "'/dev/null' is no regular file"),
+        (tmp_path / "loop.jsonl", "cannot be read: it is a link that leads to no file, but to 'loop.jsonl'"),
+        (tmp_path / "dangling.jsonl", "link that leads to no file, but to 'nowhere.jsonl'"),
+        ("a\0b", "it holds a null character"),
+    ]:
+        with pytest.raises(DataError, match=message) as caught:
+            list(rows.read_rows(str(path)))
+        assert caught.value.path == "path"
+        assert "Did you mean" not in str(caught.value)
+
+
+def test_gold_without_a_value_is_warned_about(tmp_path):
+    path = write(
+        tmp_path, [QA[0], {"question": "?", "answer": "1/0"}, {"question": "!", "answer": "9" * 5000}]
+    )
+    with pytest.warns(UserWarning, match="2 of 3 gold answers"):
+        assert [problem.gold for problem in Jsonl(path=path).problems()] == ["2", None, None]
 
 
 def test_gold_that_parses_to_nothing_is_warned_about_once(tmp_path):

@@ -2,13 +2,14 @@
 
 import itertools
 import re
+import time
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ttsflow.errors import ConfigError
-from ttsflow.tasks.keys import check_kind, decided, key_of
+from ttsflow.tasks.keys import check_kind, decided, key_of, no_number
 
 GROUPS = [
     [r"\frac{1}{2}", "0.5", ".5", "1/2", r"\dfrac12", r"\tfrac{1}2", "50/100", r"$\frac{1}{2}$.", "\u00bd"],
@@ -147,3 +148,24 @@ def test_integers_are_their_own_key_however_they_are_grouped(number):
 def test_fractions_are_exact(number):
     latex = rf"{'-' if number < 0 else ''}\frac{{{abs(number.numerator)}}}{{{number.denominator}}}"
     assert key_of(latex, "math") == key_of(str(number), "math") == str(number)
+
+
+@pytest.mark.parametrize("nothing", ["1/0", "0/0", r"\frac{1}{0}", "1/(2-2)", "0^{-1}", "1, 1/0", "9" * 5000])
+def test_what_has_no_value_equals_no_number(nothing):
+    key = key_of(nothing, "number")
+    assert no_number(key)
+    for other in ("0", "1", "1/2", "{1, 2}", r"\sqrt{2}", "east", "x/0"):
+        assert decided(key, other) is decided(other, key) is False
+        assert not no_number(other)
+
+
+@pytest.mark.parametrize(
+    "piece", [" ", "0", "{", "}", "-", ",", ", ", "*", "`", "**a", " __a", "\\text{", "\t"]
+)
+@pytest.mark.parametrize(("start", "end"), [("", ""), ("1", "2"), ("(", ")"), ("1 ", "x!")])
+def test_long_runs_take_no_longer_than_their_length(piece, start, end):
+    """A bound against another order of complexity: it takes a tenth of a second, and took half a minute."""
+    begun = time.perf_counter()
+    for kind in ("text", "number", "math", "choice"):
+        key_of(start + piece * (100_000 // len(piece)) + end, kind)
+    assert time.perf_counter() - begun < 10

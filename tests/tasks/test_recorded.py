@@ -192,3 +192,16 @@ def test_bad_settings(settings, path):
 
 def test_module_names_its_part():
     assert recorded.__all__ == ["Recorded"]
+
+
+def test_a_gold_choice_is_one_label(made):
+    recordings = [
+        Recording(gold, (sample("(b)"),), gold=gold) for gold in ("B", "(b)", "b.", "12", "abc", "-3")
+    ]
+    with pytest.warns(UserWarning, match="2 of 6 gold answers are not of kind choice .* that of abc"):
+        problems = (task := made(recordings=recordings, kind="choice")).problems()
+    assert [problem.gold for problem in problems] == ["B", "B", "B", "12", None, None]
+    right = [task.correct(task.answer(r"\boxed{(b)}", problem), problem) for problem in problems]
+    assert right == [True, True, True, False, None, None]
+    with pytest.raises(DataError, match="no gold answer of these 1 problems is of kind choice"):
+        made(sample("B"), gold="abc", kind="choice").problems()

@@ -53,14 +53,17 @@ _PHRASE = re.compile(
     r"\b(?:answers?|antwort|respuesta|r\u00e9ponse|risposta|resposta)\b[\s*_]*"
     r"(?:to\s[^.\n:]{0,80}?)?"
     r"(?:(?:is|are|was|would be|should be|must be|will be|seems to be|ist|lautet|es|est|\u00e8|\u00e9)\b"
-    r"|[:=\uff1a]|[*_]*[ \t]*(?=\n))[\s*_]*[:=]?|\u7b54\u6848[\u662f\u4e3a:\uff1a\s]*",
+    r"|[:=\uff1a]|(?=\n))[\s*_]*[:=]?|\u7b54\u6848[\u662f\u4e3a:\uff1a\s]*",
     re.IGNORECASE,
 )
 _SENTENCE = re.compile(r"\n|[.!?](?=[\s*]|$)")
-_FORMULA = re.compile(r"\$\$(.+?)\$\$|\$([^$\n]+)\$|\\\((.+?)\\\)|\\\[(.+?)\\\]", re.DOTALL)
+# An opening that never closes is left at the next one, so that many of them take no longer than one.
+_FORMULA = re.compile(
+    r"\$\$(.+?)\$\$|\$([^$\n]+)\$|\\\(((?:(?!\\\().)+?)\\\)|\\\[((?:(?!\\\[).)+?)\\\]", re.DOTALL
+)
 _NUMBER = re.compile(
     r"(?<![\w)\]}.])(?:[-+]\s?)?[$\u20ac\u00a3]?-?(?:\\[dtc]?frac\{\d+\}\{\d+\}|\d+\s+\d+/\d+(?![\d/])"
-    r"|(?:\d{1,3}(?:,\d{3})+(?!,?\d)|\d+)(?:\.\d+)?(?:e[-+]?\d+)?(?:\s?/\s?\d+(?![\d/.]))?|\.\d+)"
+    r"|(?:\d{1,3}(?:,\d{3}){1,100}(?!,?\d)|\d+)(?:\.\d+)?(?:e[-+]?\d+)?(?:\s?/\s?\d+(?![\d/.]))?|\.\d+)"
     r"|(?<![\d.])\d+(?:\.\d+)?"
 )
 _OPERATOR = re.compile(

@@ -208,7 +208,10 @@ def _file(asked: str) -> Path:
             raise DataError(f"{asked}: is no gzip data: the file has 0 bytes", "path")
         message = "" if there else _not_there(asked, path)
     except (OSError, RuntimeError, ValueError) as error:
-        raise DataError(f"{asked[:200]!r} cannot be read: {error}"[:500], "path") from error
+        named = asked if len(asked) <= 200 else f"{asked[:200]}..."
+        raise DataError(
+            f"{named!r} cannot be read: {getattr(error, 'strerror', None) or error}", "path"
+        ) from error
     if message:
         raise DataError(message, "path")
     return path

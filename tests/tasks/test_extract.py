@@ -197,8 +197,8 @@ def test_a_division_by_zero_is_the_answer_and_none_of_its_digits(said, kind):
         "\n" * 100_000 + "5",
         "answer" + " " * 100_000 + "5",
         "answer" + "*" * 100_000 + "5",
-        r"\(a" * 30_000 + "5",
-        r"\[a" * 30_000 + "5",
+        r"\(a" * 30_000 + "\n5",
+        r"\[a" * 30_000 + "\n5",
         "1" + ",000" * 30_000 + "0",
     ],
     ids=["lines", "spaces", "stars", "brackets", "displays", "thousands"],
@@ -209,3 +209,12 @@ def test_long_runs_take_no_longer_than_their_length(text, kind):
     begun = time.perf_counter()
     assert extract(text, kind)
     assert time.perf_counter() - begun < 10
+
+
+@pytest.mark.parametrize(
+    "text", ["option" + " " * 50_000 + "x", "A" + " " * 50_000 + "x", "choice is" + "(" * 50_000]
+)
+def test_long_runs_of_a_character_take_no_long_time(text):
+    began = time.process_time()
+    extract(text, "choice", (("A", "one"), ("B", "two")))
+    assert time.process_time() - began < 2

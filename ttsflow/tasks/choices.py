@@ -18,7 +18,10 @@ _HEAD = re.compile(r"\(?([A-Z])\s*[).:]\s*(.*)", re.DOTALL)
 _NEGATED = re.compile(
     r"\b(?:not|nor|isn't|n't)\s+(?:option\s+|choice\s+)?[(*]*([A-Z0-9])\b[)*]*", re.IGNORECASE
 )
-_REJECTED = r"(?!\)?\*{0,4}\s{1,9}(?:is|are|was)\s{0,9}(?:n't|not|incorrect|wrong|false)\b)(?!\)?\*{0,4}\s{1,9}isn't)"
+_REJECTED = (
+    r"(?!\)?\*{0,4}\s{1,9}(?:is|are|was)\s{0,9}(?:n't|not|incorrect|wrong|false)\b)"
+    r"(?!\)?\*{0,4}\s{1,9}isn't)"
+)
 
 
 def final_choice(text: str, box: str | None, phrases: Sequence[str], choices: Choices) -> str | None:
@@ -40,7 +43,8 @@ def final_choice(text: str, box: str | None, phrases: Sequence[str], choices: Ch
         rf"\b(?:option|choice)\s{{0,9}}(?:is\b)?[\s:(*]{{0,20}}({one})(?!\w){_REJECTED}", text, re.IGNORECASE
     )
     named = named or re.findall(
-        rf"(?<!\w)\(?({one})\)?\*{{0,4}}\s{{1,9}}is\s{{1,9}}(?:the\s{{1,9}})?(?:correct|right|best|answer)", text
+        rf"(?<!\w)\(?({one})\)?\*{{0,4}}\s{{1,9}}is\s{{1,9}}(?:the\s{{1,9}})?(?:correct|right|best|answer)",
+        text,
     )
     if named:
         return _label(named[-1], choices)

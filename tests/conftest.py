@@ -64,10 +64,10 @@ def hook():
 
 
 @pytest.fixture(scope="session")
-def trace_file():
-    """Return a file of recorded samples by name; the test is skipped where the test data are absent."""
+def data_file():
+    """Return a file of the test data, such as ``traces/expected.json``; without it the test is skipped."""
     beside = Path(__file__).parents[2] / "shared" / "data"
-    folder = Path(os.environ.get("TTSFLOW_TEST_DATA") or beside) / "traces"
+    folder = Path(os.environ.get("TTSFLOW_TEST_DATA") or beside)
 
     def find(name):
         if not (folder / name).is_file():

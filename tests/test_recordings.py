@@ -1,7 +1,6 @@
 import gzip
 import json
 import os
-from pathlib import Path
 
 import pytest
 
@@ -11,15 +10,6 @@ from ttsflow.library import SHIPPED, check_count, library
 from ttsflow.recordings import Recording, Sample, read_recordings, write_recordings
 from ttsflow.tasks.jsonl import Jsonl
 from ttsflow.tasks.keys import key_of
-
-ROOT = Path(__file__).parents[1]
-
-
-def traces(name):
-    folder = Path(os.environ.get("TTSFLOW_TEST_DATA") or ROOT.parent / "shared" / "data") / "traces"
-    if not (folder / name).is_file():
-        pytest.skip(f"no {name} in {folder}; set TTSFLOW_TEST_DATA to the folder with the test data")
-    return folder / name
 
 
 def write(folder, *lines, name="r.jsonl"):
@@ -356,8 +346,8 @@ def test_the_shipped_file_holds_numbers_and_letters():
     assert SHIPPED.stat().st_size < 30_000
 
 
-def test_the_published_samples():
-    recordings = read_recordings(traces("sampled_answers.jsonl.gz"))
+def test_the_published_samples(data_file):
+    recordings = read_recordings(data_file("traces/sampled_answers.jsonl.gz"))
     samples = [sample for recording in recordings for sample in recording.samples]
     assert (len(recordings), len(samples)) == (1790, 12320)
     assert sum(sample.tokens for sample in samples) == 69_056_189
@@ -371,8 +361,8 @@ def test_the_published_samples():
     ]
 
 
-def test_the_samples_with_rewards():
-    path = traces("reward_scored_math100_n8.jsonl.gz")
+def test_the_samples_with_rewards(data_file):
+    path = data_file("traces/reward_scored_math100_n8.jsonl.gz")
     recordings = read_recordings(path, count="words")
     assert {len(recording.samples) for recording in recordings} == {8}
     assert all(len(sample.scores) == 1 and sample.text for r in recordings for sample in r.samples)
@@ -380,8 +370,8 @@ def test_the_samples_with_rewards():
         read_recordings(path)
 
 
-def test_the_released_solutions():
-    recordings = read_recordings(traces("gsm8k_solutions_n4.jsonl.gz"), count="words")
+def test_the_released_solutions(data_file):
+    recordings = read_recordings(data_file("traces/gsm8k_solutions_n4.jsonl.gz"), count="words")
     assert len(recordings) == 1319
     right = [sum(bool(r.samples[model].correct) for r in recordings) for model in range(4)]
     assert right == [286, 515, 458, 742]

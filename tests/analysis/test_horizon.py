@@ -1,6 +1,5 @@
 import argparse
 import json
-import os
 from pathlib import Path
 
 import numpy as np
@@ -24,9 +23,6 @@ from ttsflow.recordings import Recording, Sample, write_recordings
 from ttsflow.run import run_config
 
 ROOT = Path(__file__).parents[2]
-DATA = Path(os.environ.get("TTSFLOW_TEST_DATA", ROOT.parent / "shared" / "data"))
-TRACES = DATA / "traces" / "sampled_answers.jsonl.gz"
-needs_data = pytest.mark.skipif(not TRACES.exists(), reason="the recorded samples are not here")
 
 TYPES = {
     "R1": "short-horizon",
@@ -380,25 +376,22 @@ def test_every_kind_of_profile_is_printed(tmp_path):
 
 
 @pytest.fixture(scope="module")
-def recorded():
-    return {found.model: found for found in profiles(str(TRACES))}
+def recorded(data_file):
+    return {found.model: found for found in profiles(str(data_file("traces/sampled_answers.jsonl.gz")))}
 
 
-@needs_data
 def test_the_types_of_the_recorded_models(recorded):
     assert {name: found.verdict.kind for name, found in recorded.items()} == TYPES
     assert all(found.verdict.shares[TYPES[name]] > 0.8 for name, found in recorded.items())
 
 
-@needs_data
-def test_the_recorded_types_do_not_hang_on_one_number(recorded, monkeypatch):
+def test_the_recorded_types_do_not_hang_on_one_number(recorded):
     shorter = {name: found.verdict.shorter.value for name, found in recorded.items()}
     low = max(shorter[name] for name, kind in TYPES.items() if kind != "short-horizon")
     high = min(shorter[name] for name, kind in TYPES.items() if kind == "short-horizon")
     assert low < 0.52 < horizon.EFFECT < 0.59 < high
 
 
-@needs_data
 def test_what_two_of_the_recorded_types_rest_on_is_said(recorded):
     """Both would be short-horizon without the samples that were recorded unlike the others."""
     odd = {name: found.oddity for name, found in recorded.items() if found.oddity}
@@ -409,22 +402,21 @@ def test_what_two_of_the_recorded_types_rest_on_is_said(recorded):
     assert {one.without.kind for one in odd.values()} == {"short-horizon"}
 
 
-@needs_data
-def test_a_limit_does_not_hide_that_a_model_reasons():
-    (found,) = profiles(str(TRACES), model="R1", dataset="math500")
+def test_a_limit_does_not_hide_that_a_model_reasons(data_file):
+    file = str(data_file("traces/sampled_answers.jsonl.gz"))
+    (found,) = profiles(file, model="R1", dataset="math500")
     assert (found.verdict.kind, found.verdict.long, found.cut > 0.2) == ("short-horizon", 0, True)
 
 
-@needs_data
-def test_an_instruct_model_with_short_traces_is_non_reasoning():
-    (found,) = profiles(str(DATA / "traces" / "reward_scored_math100_n8.jsonl.gz"), count="words")
+def test_an_instruct_model_with_short_traces_is_non_reasoning(data_file):
+    file = str(data_file("traces/reward_scored_math100_n8.jsonl.gz"))
+    (found,) = profiles(file, count="words")
     assert found.verdict.kind == "non-reasoning"
 
 
 # --- the page -----------------------------------------------------------------------------------------
 
 
-@needs_data
 def test_the_page_has_the_figures(recorded):
     page = (ROOT / "docs" / "profile.md").read_text()
     for name, found in recorded.items():

@@ -40,23 +40,25 @@ def differing(rows, expected):
 
 
 @pytest.mark.slow
-def test_every_published_cell(trace_file):
-    expected = json.loads(trace_file("expected.json").read_text())
-    rows = table(str(trace_file("sampled_answers.jsonl.gz")), "paper")
+def test_every_published_cell(data_file):
+    expected = json.loads(data_file("traces/expected.json").read_text())
+    rows = table(str(data_file("traces/sampled_answers.jsonl.gz")), "paper")
     assert differing(rows, expected) == []
     assert {(row["model"], row["dataset"]) for row in expected} <= set(by_set(rows))
     assert len(expected) == 20
 
 
 @pytest.fixture(scope="module")
-def aime(trace_file):
+def aime(data_file):
     """Return the lines of two models on two short sets."""
     wanted = {("R1DistilQwen", "aime2025-i"), ("QwQ", "aime2025-ii")}
-    return lines_of(trace_file("sampled_answers.jsonl.gz"), lambda x: (x["model"], x["dataset"]) in wanted)
+    return lines_of(
+        data_file("traces/sampled_answers.jsonl.gz"), lambda x: (x["model"], x["dataset"]) in wanted
+    )
 
 
-def test_two_published_sets_and_a_perturbed_copy(trace_file, aime, tmp_path):
-    expected = json.loads(trace_file("expected.json").read_text())
+def test_two_published_sets_and_a_perturbed_copy(data_file, aime, tmp_path):
+    expected = json.loads(data_file("traces/expected.json").read_text())
     assert differing(table(written(tmp_path / "same.jsonl", aime), "paper"), expected) == []
     changed = json.loads(json.dumps(aime))
     for line in changed:

@@ -1,7 +1,6 @@
 import itertools
 import json
 import os
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -28,7 +27,6 @@ from ttsflow.testing import run_fake
 from ttsflow.testing.contracts import EngineContract, decode_all
 from ttsflow.types import Message, Problem, Sampling
 
-ROOT = Path(__file__).parents[2]
 ENDLESS = Sampling(max_tokens=1_000_000)
 _ids = itertools.count()
 
@@ -514,13 +512,8 @@ def test_the_engine_brings_its_sampling_and_ones_own_wins(chosen, name, most):
     assert (mapping["choices"]["sampling"], mapping["sampling"]["max_tokens"]) == (name, most)
 
 
-def test_the_published_table_of_first_finish_search():
-    folder = Path(os.environ.get("TTSFLOW_TEST_DATA") or ROOT.parent / "shared" / "data") / "traces"
-    if not (folder / "sampled_answers.jsonl.gz").is_file():
-        pytest.skip(
-            f"no sampled_answers.jsonl.gz in {folder}; set TTSFLOW_TEST_DATA to the folder with the test data"
-        )
-    file = str(folder / "sampled_answers.jsonl.gz")
+def test_the_published_table_of_first_finish_search(data_file):
+    file = str(data_file("traces/sampled_answers.jsonl.gz"))
     # R1 on AIME 2024 as printed: accuracy, mean of all decoded tokens, mean serial tokens.
     for k, accuracy, decoded, serial in ((1, 0.8667, 49940.7667, 6270.9), (4, 0.9, 65439.7, 8950.5333)):
         task = Recorded(file, model="R1", dataset="aime2024")

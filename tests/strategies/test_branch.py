@@ -83,3 +83,8 @@ def test_settings_that_make_no_sense(settings, field):
     with pytest.raises(ConfigError) as caught:
         Branch(**settings)
     assert caught.value.path == field
+
+
+def test_a_temperature_that_nothing_reads_is_refused():
+    with pytest.raises(ConfigError, match="only `how: rebase` reads it"):
+        Branch(4, "proportional", temperature=0.5)

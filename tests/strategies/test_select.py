@@ -190,3 +190,8 @@ def test_by_thinking_takes_those_whose_thinking_ended_first(kit):
     assert keep(kit, *pool, by="thinking", keep=9, answered=True) == [(0,), (3,), (1,)]
     assert keep(kit, *pool, by="thinking", keep=1, prefer="most") == [(6,)]
     assert not Select(by="thinking", keep=1).needs
+
+
+def test_a_search_reads_no_answers():
+    with pytest.raises(ConfigError, match="only `keep` or `share` reads it"):
+        Select(into=4, answered=True)

@@ -1,6 +1,5 @@
 import gzip
 import json
-import os
 import time
 from pathlib import Path
 
@@ -333,12 +332,8 @@ def test_configs_build_and_say_what_they_are(name):
 
 
 @pytest.fixture(scope="module")
-def humaneval():
-    folder = Path(os.environ.get("TTSFLOW_TEST_DATA") or ROOT.parent / "shared" / "data") / "datasets"
-    file = folder / "HumanEval.jsonl.gz"
-    if not file.is_file():
-        pytest.skip(f"no {file.name} in {folder}; set TTSFLOW_TEST_DATA to the folder with the test data")
-    return str(file)
+def humaneval(data_file):
+    return str(data_file("datasets/HumanEval.jsonl.gz"))
 
 
 def test_the_published_file_reads_and_its_solutions_are_answers(humaneval):

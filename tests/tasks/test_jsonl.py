@@ -385,13 +385,6 @@ def test_every_config_builds_and_says_what_it_is(name):
     assert Jsonl(**config(name)).separator.isspace()
 
 
-def data_file(name):
-    folder = Path(os.environ.get("TTSFLOW_TEST_DATA") or ROOT.parent / "shared" / "data") / "datasets"
-    if not (folder / name).is_file():
-        pytest.skip(f"no {name} in {folder}; set TTSFLOW_TEST_DATA to the folder with the test data")
-    return str(folder / name)
-
-
 @pytest.mark.parametrize(
     ("name", "file", "size"),
     [
@@ -402,8 +395,8 @@ def data_file(name):
         ("commonsenseqa", "commonsenseqa_dev.jsonl", 1221),
     ],
 )
-def test_configs_read_the_published_files_and_accept_their_own_gold(name, file, size):
-    task = Jsonl(**{**config(name), "path": data_file(file)})
+def test_configs_read_the_published_files_and_accept_their_own_gold(name, file, size, data_file):
+    task = Jsonl(**{**config(name), "path": str(data_file(f"datasets/{file}"))})
     problems = task.problems()
     assert len({problem.id for problem in problems}) == len(problems) == size
     for problem in problems:

@@ -1,6 +1,3 @@
-import os
-from pathlib import Path
-
 import pytest
 
 from ttsflow.config import compose
@@ -12,8 +9,6 @@ from ttsflow.run import run_config
 from ttsflow.testing.contracts import PartContract
 from ttsflow.types import Candidate, Problem
 from ttsflow.verifiers.recorded import Recorded
-
-ROOT = Path(__file__).parents[2]
 
 
 def sample(answer, *scores):
@@ -120,13 +115,18 @@ def test_counts_are_known():
         Recorded(count="bytes")
 
 
-def test_best_of_the_samples_with_rewards(tmp_path):
-    folder = Path(os.environ.get("TTSFLOW_TEST_DATA") or ROOT.parent / "shared" / "data") / "traces"
-    if not (folder / "reward_scored_math100_n8.jsonl.gz").is_file():
-        pytest.skip(
-            f"no reward_scored_math100_n8.jsonl.gz in {folder}; set TTSFLOW_TEST_DATA to the test data"
-        )
-    chosen = [f"engine.path={folder}/reward_scored_math100_n8.jsonl.gz", "engine.count=words"]
-    chosen += ["engine=replay", "task=recorded", "verifier=recorded", "strategy=best_of_n", "strategy.n=8"]
-    summary = run_config(compose(chosen), tmp_path / "run")
-    assert (summary.accuracy, summary.failed, summary.coverage) == (0.94, 0, 1.0)
+@pytest.mark.parametrize(
+    ("words", "accuracy"),
+    [
+        (["strategy=majority"], 0.93),
+        (["strategy=best_of_n", "verifier=recorded"], 0.94),
+        (["strategy=weighted_best_of_n", "verifier=recorded"], 0.94),
+        (["strategy=best_of_n", "verifier=answer", "verifier.evaluation=true"], 0.96),
+    ],
+    ids=["majority", "best", "weighted", "any"],
+)
+def test_the_samples_with_rewards(words, accuracy, data_file, tmp_path):
+    file = data_file("traces/reward_scored_math100_n8.jsonl.gz")
+    chosen = ["engine=replay", f"engine.path={file}", "engine.count=words", "task=recorded", "strategy.n=8"]
+    summary = run_config(compose([*chosen, *words]), tmp_path / "run")
+    assert (summary.accuracy, summary.failed, summary.coverage) == (accuracy, 0, 1.0)

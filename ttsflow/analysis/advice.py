@@ -51,10 +51,15 @@ def advise(kind: Kind, n: int) -> list[Advice]:
         for profile in get_args(Profile)
         for objective in get_args(Objective)
         for budget in get_args(Budget)
-        for questions, chosen in _plans(
-            Recipe(n, profile, HORIZONS[kind], compute=budget, objective=objective), budget
-        )
+        for questions, chosen in _plans(_recipe(n, profile, HORIZONS[kind], budget, objective), budget)
     ]
+
+
+def _recipe(n: int, profile: Profile, horizon: Horizon, budget: Budget, objective: Objective) -> Recipe:
+    """Return a recipe with the one of these settings that its profile reads."""
+    if profile == "paper_table2":
+        return Recipe(n, profile, horizon, compute=budget)
+    return Recipe(n, profile, horizon, objective=objective if profile == "measured" else "tokens")
 
 
 def _plans(recipe: Recipe, budget: Budget) -> Iterator[tuple[str, Plan]]:

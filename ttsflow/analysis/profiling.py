@@ -6,13 +6,12 @@ import argparse
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import get_args
 
 from ttsflow.analysis.findings import as_dict, print_profile
 from ttsflow.analysis.graded import graded
 from ttsflow.analysis.lengths import Profile, profile
-from ttsflow.analysis.record import record
+from ttsflow.analysis.record import recorded
 from ttsflow.errors import ConfigError, DataError, suggest
 from ttsflow.library import SHIPPED
 from ttsflow.recordings import Count, Recording, read_recordings
@@ -79,10 +78,10 @@ def _read(path: Path, count: Count) -> tuple[list[Recording], int]:
     """Return the recordings of a file or of a run, and how many samples the run's strategy ended."""
     if not path.is_dir():
         return read_recordings(path, count=count), 0
-    with TemporaryDirectory() as folder:
-        file = Path(folder) / "samples.jsonl"
-        done = record(path, file)
-        return read_recordings(file, count=count), done.left_out.get("aborted", 0)
+    if count != "tokens":
+        raise ConfigError("a run has its tokens counted; words are for files of texts without.", "--count")
+    recordings, left_out = recorded(path)
+    return recordings, left_out["aborted"]
 
 
 def _chosen(recordings: list[Recording], field: str, asked: str | None) -> list[Recording]:

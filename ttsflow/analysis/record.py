@@ -20,7 +20,7 @@ from ttsflow.protocols import Task
 from ttsflow.recordings import Recording, Sample, write_recordings
 from ttsflow.types import Answer, Problem
 
-__all__ = ["Done", "record"]
+__all__ = ["Done", "record", "recorded"]
 
 
 class Done(NamedTuple):
@@ -43,17 +43,30 @@ class _Case:
 def record(folder: Path, target: Path, *, texts: bool = True) -> Done:
     """Write the samples of the run in ``folder`` to ``target``, with or without their texts.
 
-    A sample is a whole trajectory that ended by itself or at a limit; what was aborted or failed, and what
-    continues another one, is left out and counted. Right or wrong is what the run's own task says. The
-    problems keep their ids, so that the same task runs on the file.
-
-    Raises ``ConfigError`` for a folder without a run or a trace, for a run in steps and for a target that
-    exists, ``DataError`` for a broken file, and what building the task raises.
+    Raises ``ConfigError`` for a target that exists or cannot be written, and what ``recorded`` raises.
     """
     if os.path.lexists(target):
         raise ConfigError(f"{str(target)!r} exists, and nothing is overwritten; choose another file.")
     if not target.parent.is_dir():
         raise ConfigError(f"there is no folder {str(target.parent)!r} to write to; make it first.")
+    recordings, left_out = recorded(folder, texts=texts)
+    try:
+        write_recordings(target, recordings)
+    except OSError as error:
+        raise ConfigError(f"{str(target)!r} cannot be written: {error.strerror}.") from error
+    return Done(len(recordings), sum(len(one.samples) for one in recordings), left_out)
+
+
+def recorded(folder: Path, *, texts: bool = True) -> tuple[list[Recording], Counter[str]]:
+    """Return the samples of the run in ``folder``, and how many candidates are left out, by the reason.
+
+    A sample is a whole trajectory that ended by itself or at a limit; what was aborted or failed, and what
+    continues another one, is left out and counted. Right or wrong is what the run's own task says. The
+    problems keep their ids, so that the same task runs on the file.
+
+    Raises ``ConfigError`` for a folder without a run or a trace and for a run in steps, ``DataError`` for a
+    broken file, and what building the task raises.
+    """
     config = _config(folder)
     left_out: Counter[str] = Counter()
     cases = _cases(folder / "trace.jsonl", left_out)
@@ -87,11 +100,7 @@ def record(folder: Path, target: Path, *, texts: bool = True) -> Done:
     ]
     if not recordings:
         raise ConfigError(f"the run in {folder} has no sample that ended by itself or at a limit.")
-    try:
-        write_recordings(target, recordings)
-    except OSError as error:
-        raise ConfigError(f"{str(target)!r} cannot be written: {error.strerror}.") from error
-    return Done(len(recordings), sum(len(one.samples) for one in recordings), +left_out)
+    return recordings, +left_out
 
 
 def _config(folder: Path) -> Mapping[str, Any]:

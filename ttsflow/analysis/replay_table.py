@@ -25,7 +25,7 @@ from ttsflow.library import library
 from ttsflow.listing import wide_console
 from ttsflow.metrics import pass_at_k
 from ttsflow.protocols import Stage
-from ttsflow.recordings import Recording, Sample
+from ttsflow.recordings import Recording
 from ttsflow.session import Session
 from ttsflow.strategies.aggregate import Aggregate
 from ttsflow.strategies.flow import Sequence as Stages
@@ -65,8 +65,9 @@ def table(path: str | None, profile: Convention = "exact") -> list[Row]:
     for name, group in groups.items():
         alike[sizes[name]] |= {recording.id for recording in group}
     runs = {n: _runs(path, frozenset(ids), n, profile) for n, ids in alike.items()}
-    problems = {problem.id: problem for problem in Recorded(path=path).problems()}
-    return [_row(groups[name], sizes[name], runs[sizes[name]], problems) for name in sorted(groups)]
+    task = Recorded(path=path)
+    right = {problem.id: _right(task, problem) for problem in task.problems()}
+    return [_row(groups[name], sizes[name], runs[sizes[name]], right) for name in sorted(groups)]
 
 
 def _runs(
@@ -101,10 +102,10 @@ def _row(
     group: Sequence[Recording],
     n: int,
     runs: Mapping[str, Mapping[str, Result]],
-    problems: Mapping[str, Problem],
+    verdicts: Mapping[str, Sequence[bool]],
 ) -> Row:
     samples = [recording.samples[:n] for recording in group]
-    right = [sum(_right(recording.samples[:n], problems[recording.id])) for recording in group]
+    right = [sum(verdicts[recording.id][:n]) for recording in group]
     first = group[0]
     row: dict[str, Any] = {"model": first.model, "dataset": first.dataset, "n_problems": len(group), "n": n}
     row["SD"] = _mean(count / n for count in right)
@@ -124,9 +125,9 @@ def _row(
     return row
 
 
-def _right(samples: Sequence[Sample], problem: Problem) -> list[bool]:
+def _right(task: Recorded, problem: Problem) -> list[bool]:
     """Return whether each sample is right, as the task says. Raises ``DataError`` where it cannot."""
-    task = Recorded()
+    samples = library(task.path).recordings[problem.id].samples
     verdicts = [task.correct(task.answer(sample.said, problem), problem) for sample in samples]
     if None in verdicts:
         raise DataError(f"the problem {problem.id!r} has neither verdicts nor a gold answer to grade by.")

@@ -10,6 +10,7 @@ from typing import Literal
 from ttsflow.errors import ConfigError
 from ttsflow.ops import Note
 from ttsflow.strategies.flow import Steps
+from ttsflow.strategies.idle import refuse_idle
 from ttsflow.types import Candidate, State
 
 __all__ = ["THOUGHT", "Aggregate", "checked_weight", "length_of", "voters"]
@@ -88,10 +89,8 @@ class Aggregate:
             raise ConfigError(f"must be above 0, got {self.temperature}.", "temperature")
         if not 0 <= self.power <= MOST_POWER:
             raise ConfigError(f"must lie between 0 and {MOST_POWER}, got {self.power}.", "power")
-        for field, transform in (("temperature", "softmax"), ("power", "borda")):
-            default = type(self).__dataclass_fields__[field].default
-            if getattr(self, field) != default and self.transform != transform:
-                raise ConfigError(f"only `transform: {transform}` reads it.", field)
+        for name, transform in (("temperature", "softmax"), ("power", "borda")):
+            refuse_idle(self, self.transform == transform, name, f"`transform: {transform}`")
 
     @property
     def needs(self) -> frozenset[str]:

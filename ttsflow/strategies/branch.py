@@ -10,6 +10,7 @@ from typing import ClassVar, Literal
 from ttsflow.errors import ConfigError
 from ttsflow.ops import Note
 from ttsflow.strategies.flow import Steps
+from ttsflow.strategies.idle import refuse_idle
 from ttsflow.types import Candidate, State
 
 __all__ = ["Branch", "largest_remainder", "rebase"]
@@ -72,6 +73,7 @@ class Branch:
             raise ConfigError(f"at least one candidate must live on, got {self.into}.", "into")
         if not self.temperature > 0:
             raise ConfigError(f"must be above 0, got {self.temperature}.", "temperature")
+        refuse_idle(self, self.how == "rebase", "temperature", "`how: rebase`")
 
     def __call__(self, state: State) -> Steps:
         """Share the places, and tell the trace who got how many."""

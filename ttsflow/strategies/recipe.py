@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -13,6 +14,7 @@ from ttsflow.protocols import Stage
 from ttsflow.strategies.aggregate import Aggregate, voters
 from ttsflow.strategies.flow import Sequence, Steps, run_stage
 from ttsflow.strategies.generate import GenerateStage
+from ttsflow.strategies.idle import refuse_idle
 from ttsflow.strategies.select import Select
 from ttsflow.strategies.watches import FirstFinished
 from ttsflow.types import State
@@ -31,6 +33,17 @@ class Plan(NamedTuple):
     how: Literal["single", "majority", "ffs", "lfs"]
     n: int
     k: int
+
+
+#: Which profile reads a setting that the others do not.
+_READERS: Mapping[str, Profile] = {
+    "compute": "paper_table2",
+    "objective": "measured",
+    "probes": "article",
+    "agree": "article",
+    "long_tokens": "article",
+    "budget_tokens": "article",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +76,8 @@ class Recipe:
             raise ConfigError(f"a share lies above 0 and up to 1, got {self.agree}.", "agree")
         if self.long_tokens < 1:
             raise ConfigError(f"must be at least 1, got {self.long_tokens}.", "long_tokens")
-        if self.budget_tokens is not None and self.profile != "article":
-            raise ConfigError("only `profile: article` divides a budget.", "budget_tokens")
+        for name, profile in _READERS.items():
+            refuse_idle(self, self.profile == profile, name, f"`profile: {profile}`")
         if self.budget_tokens is not None and self.budget_tokens < 1:
             raise ConfigError(f"at least one token is needed, got {self.budget_tokens}.", "budget_tokens")
 

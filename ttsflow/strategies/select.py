@@ -13,6 +13,7 @@ from ttsflow.lineage import Path
 from ttsflow.ops import Note
 from ttsflow.strategies.aggregate import length_of
 from ttsflow.strategies.flow import Steps
+from ttsflow.strategies.idle import refuse_idle
 from ttsflow.types import Candidate, State
 
 __all__ = ["Select"]
@@ -56,6 +57,7 @@ class Select:
         self._check_width()
 
     def _check_eligible(self) -> None:
+        refuse_idle(self, self.into is None, "answered", "`keep` or `share`")
         if self.least_tokens < 0:
             raise ConfigError(f"a length cannot be negative, got {self.least_tokens}.", "least_tokens")
         if self.least_tokens and not self.answered:

@@ -85,21 +85,20 @@ class _First:
         self.known = [(length, -1) for length in known]
         self.done: dict[int, int] = {}
         self.cut: int | None = sorted(known)[watch.k - 1] if len(known) >= watch.k else None
+        self.chosen: frozenset[int] = frozenset()
 
     def __call__(self, traces: Sequence[Trace], changed: Sequence[int]) -> Decision | None:
-        news = self._note(traces, changed)
-        k, order = self.watch.k, self.watch.order
-        # Equal lengths are taken in sample order; what the pool held already came before all.
-        ranked = sorted([*self.known, *((length, index) for index, length in self.done.items())])
-        if len(ranked) < k:
-            self.cut = None
+        news, k = self._note(traces, changed), self.watch.k
+        if news:
+            self._rank()
+        if self.cut is None:
+            missing = k - len(self.known) - len(self.done)
             if news and len(traces) < self.most and all(trace.candidate for trace in traces):
-                return Decision(launch=min(k - len(ranked), self.most - len(traces)))
+                return Decision(launch=min(missing, self.most - len(traces)))
             return None
-        self.cut = cut = ranked[k - 1][0]
-        chosen = {index for _, index in ranked[:k]}
+        cut, chosen = self.cut, self.chosen
         suspects = [i for i in (range(len(traces)) if news else changed) if traces[i].candidate is None]
-        if order == "tokens":
+        if self.watch.order == "tokens":
             suspects = [i for i in suspects if i in self.done or len(traces[i].tokens) >= cut]
         late = tuple(i for i in suspects if i not in chosen)
         if not (late or news):
@@ -108,6 +107,14 @@ class _First:
         return Decision(
             abort=late, cut=self._needed(traces, chosen, cut), reason=f"first {k} {what} after {cut} tokens"
         )
+
+    def _rank(self) -> None:
+        """Find the ``k`` shortest that have finished, and the length of the last of them."""
+        k = self.watch.k
+        # Equal lengths are taken in sample order; what the pool held already came before all.
+        ranked = sorted([*self.known, *((length, index) for index, length in self.done.items())])[:k]
+        self.cut = ranked[-1][0] if len(ranked) == k else None
+        self.chosen = frozenset(index for _, index in ranked)
 
     def _needed(self, traces: Sequence[Trace], chosen: Collection[int], cut: int) -> int | None:
         """Return the length beyond which no trace was needed, None while nobody knows."""

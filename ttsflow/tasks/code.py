@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import random
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
@@ -15,7 +14,7 @@ from ttsflow.lineage import derive
 from ttsflow.sandbox.runs import Isolation, Job, Limits, isolation, run
 from ttsflow.tasks.plain import unique
 from ttsflow.tasks.programs import examples, identity, preamble, program_in
-from ttsflow.tasks.rows import Row, Template, check_text_setting, hub_rows, read_rows, strings
+from ttsflow.tasks.rows import Row, Template, check_text_setting, named_rows, strings
 from ttsflow.types import Answer, Message, Problem
 
 __all__ = ["STOP", "Code", "Which", "failures", "job_of"]
@@ -93,7 +92,9 @@ class Code:
 
         Raises ``ConfigError`` when there are hidden tests and no sandbox to run them in.
         """
-        problems = unique([self._problem(row) for row in self._rows()])
+        problems = unique(
+            [self._problem(row) for row in named_rows(self.path, self.hub, self.subset, self.split)]
+        )
         if any("hidden" in problem.data for problem in problems):
             isolation(self.isolation)
         if self.shuffle is not None:
@@ -116,13 +117,6 @@ class Code:
 
     def _limits(self) -> Limits:
         return Limits(self.timeout, self.memory_mib)
-
-    def _rows(self) -> Iterator[Row]:
-        if self.path is not None:
-            return read_rows(self.path)
-        if self.hub is not None:
-            return hub_rows(self.hub, self.subset, self.split)
-        raise ConfigError("no data is named: set path to a JSONL file, or hub to a data set", "task.path")
 
     def _problem(self, row: Row) -> Problem:
         name, prompt, entry = (_text(row, field) for field in _FIELDS)

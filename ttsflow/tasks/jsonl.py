@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,7 +15,7 @@ from ttsflow.tasks.choices import Choices, gold_label, labelled, options_of, ren
 from ttsflow.tasks.extract import PROBE, extract
 from ttsflow.tasks.keys import Kind, check_kind
 from ttsflow.tasks.plain import unique
-from ttsflow.tasks.rows import Row, Template, as_text, check_text_setting, hub_rows, read_rows, strings
+from ttsflow.tasks.rows import Row, Template, as_text, check_text_setting, named_rows, strings
 from ttsflow.types import Answer, Message, Problem
 
 __all__ = ["Jsonl"]
@@ -99,7 +99,9 @@ class Jsonl:
         """Return all problems, in the order of the file or shuffled."""
         if self.kind == "math":
             grade.need_math_verify()
-        pairs = [(row, self._problem(row)) for row in self._rows()]
+        pairs = [
+            (row, self._problem(row)) for row in named_rows(self.path, self.hub, self.subset, self.split)
+        ]
         problems = unique(self._golden(pairs))
         if self.shuffle is not None:
             random.Random(derive("shuffle", self.shuffle)).shuffle(problems)  # noqa: S311 - not for secrets
@@ -112,13 +114,6 @@ class Jsonl:
     def correct(self, answer: Answer | None, problem: Problem) -> bool | None:
         """Return whether the answer equals the gold one; None without one or when grading failed."""
         return grade.correct(answer, problem.gold, self.kind, problem.data.get("choices", ()), self.tolerance)
-
-    def _rows(self) -> Iterator[Row]:
-        if self.path is not None:
-            return read_rows(self.path)
-        if self.hub is not None:
-            return hub_rows(self.hub, self.subset, self.split)
-        raise ConfigError("no data is named: set path to a JSONL file, or hub to a data set", "task.path")
 
     def _problem(self, row: Row) -> Problem:
         question = self._question(row)

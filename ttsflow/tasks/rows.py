@@ -16,7 +16,7 @@ from typing import Any
 
 from ttsflow.errors import ConfigError, DataError, MissingExtra, suggest
 
-__all__ = ["Row", "Template", "as_text", "check_text_setting", "hub_rows", "read_rows", "strings"]
+__all__ = ["Row", "Template", "as_text", "check_text_setting", "named_rows", "read_rows", "strings"]
 
 _NAME = re.compile(r"[A-Za-z][\w \-]*(?:\.[A-Za-z][\w \-]*)*")
 _MISSING = object()
@@ -138,6 +138,15 @@ def read_rows(asked: str) -> Iterator[Row]:
         raise DataError(f"{asked}{after}: {error}", "path") from error
     if rows == 0:
         raise DataError(f"{asked}: the file holds no rows", "path")
+
+
+def named_rows(path: str | None, hub: str | None, subset: str | None, split: str) -> Iterator[Row]:
+    """Return the rows of a file, or else of a hub data set. Raises ``ConfigError`` when neither is named."""
+    if path is not None:
+        return read_rows(path)
+    if hub is not None:
+        return hub_rows(hub, subset, split)
+    raise ConfigError("no data is named: set path to a JSONL file, or hub to a data set", "task.path")
 
 
 def hub_rows(name: str, subset: str | None, split: str) -> Iterator[Row]:

@@ -10,7 +10,7 @@ from ttsflow.errors import ConfigError
 from ttsflow.ops import Verdict
 from ttsflow.types import Candidate, Problem
 
-__all__ = ["Batched", "ScoreBatch", "check_separator", "steps_of"]
+__all__ = ["Batched", "ScoreBatch", "check_separator", "check_unchecked", "steps_of"]
 
 Item = tuple[Problem, Candidate]
 ScoreBatch = Callable[[Sequence[Item]], Sequence[Sequence[float | None]]]
@@ -31,6 +31,12 @@ def check_separator(separator: str) -> None:
             'in YAML write it in double quotes: "\\n"',
             "separator",
         )
+
+
+def check_unchecked(score: float | None) -> None:
+    """Raise ``ConfigError`` for a score of steps that say nothing which is no score."""
+    if score is not None and not 0 <= score <= 1:
+        raise ConfigError(f"must lie between 0 and 1 or be null, got {score!r}", "unchecked")
 
 
 class Batched:

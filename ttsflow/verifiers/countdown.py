@@ -8,13 +8,12 @@ from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
 
-from ttsflow.errors import ConfigError
 from ttsflow.tasks.countdown import LEFT, longest_in, solves
 from ttsflow.tasks.expression import Expression, Negative, Operation, Tree, chains_in, evaluate, tidy
 from ttsflow.tasks.extract import last_box, statement
 from ttsflow.tasks.reach import MOST, solution
 from ttsflow.types import Candidate, Problem
-from ttsflow.verifiers.batch import Batched, check_separator, steps_of
+from ttsflow.verifiers.batch import Batched, check_separator, check_unchecked, steps_of
 
 __all__ = ["CountdownSteps"]
 
@@ -50,8 +49,7 @@ class CountdownSteps:
 
     def __post_init__(self) -> None:
         check_separator(self.separator)
-        if self.unchecked is not None and not 0 <= self.unchecked <= 1:
-            raise ConfigError(f"must lie between 0 and 1 or be null, got {self.unchecked!r}", "unchecked")
+        check_unchecked(self.unchecked)
 
     def open(self) -> Batched:
         """Return the working verifier."""

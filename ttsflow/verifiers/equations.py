@@ -8,9 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from ttsflow.errors import ConfigError
 from ttsflow.types import Candidate, Problem
-from ttsflow.verifiers.batch import Batched, check_separator, steps_of
+from ttsflow.verifiers.batch import Batched, check_separator, check_unchecked, steps_of
 from ttsflow.verifiers.reading import Equation, equations_in
 
 __all__ = ["Equations"]
@@ -47,8 +46,7 @@ class Equations:
 
     def __post_init__(self) -> None:
         check_separator(self.separator)
-        if self.unchecked is not None and not 0 <= self.unchecked <= 1:
-            raise ConfigError(f"must lie between 0 and 1 or be null, got {self.unchecked!r}", "unchecked")
+        check_unchecked(self.unchecked)
 
     def open(self) -> Batched:
         """Return the working verifier."""

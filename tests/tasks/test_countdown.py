@@ -12,7 +12,8 @@ from ttsflow import plugins
 from ttsflow.build import build
 from ttsflow.config import compose
 from ttsflow.errors import ConfigError
-from ttsflow.tasks.countdown import Countdown, final_in, worked
+from ttsflow.tasks.countdown import Countdown, worked
+from ttsflow.tasks.countdown_answers import final_in
 from ttsflow.tasks.expression import Negative, Operation, chains_in, evaluate, read, written
 from ttsflow.tasks.reach import MOST, out_of_reach, solution
 from ttsflow.testing.contracts import TaskContract

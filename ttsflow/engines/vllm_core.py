@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 
 from ttsflow.engines.vllm_translate import template
@@ -79,11 +79,22 @@ class VLLMCore(Generic[Live, News]):
         if name in self._live or any(_id(news) == name for news in self._news):
             raise ValueError(f"request id in use: {name}")
 
-    def _add(self, name: str, *request: Any, **settings: Any) -> str | None:
-        """Give vLLM a request; return why it refused, None when it did not."""
+    def _add(self, name: str, prompt: Tokens, settings: Callable[[], Any], priority: int = 0) -> str | None:
+        """Give vLLM a request; return why it refused, None when it did not.
+
+        ``settings`` makes vLLM's parameters, which vLLM may refuse as well.
+        """
+        from vllm.inputs import tokens_input  # noqa: PLC0415 - loaded by now
+
         try:
-            # vLLM breaks ties of priority by arrival; a count keeps the order of submission.
-            self._core.add_request(name, *request, arrival_time=float(next(self._arrivals)), **settings)
+            self._core.add_request(
+                name,
+                tokens_input(list(prompt)),
+                settings(),
+                # vLLM breaks ties of priority by arrival; a count keeps the order of submission.
+                arrival_time=float(next(self._arrivals)),
+                priority=priority,
+            )
         except Exception as error:  # noqa: BLE001 - vLLM's refusals have no common base; one request is lost
             self._core.abort_request([name])
             return str(error).partition("\n")[0]

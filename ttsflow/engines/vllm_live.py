@@ -96,16 +96,14 @@ class VLLMEngine(VLLMCore[_Live, Progress]):
             reason = f"the certainty of tokens cannot be measured: {self._unmeasured}"
             self._news.append(Progress(request.id, finish="failed", reason=reason))
             return
-        from vllm.inputs import tokens_input  # noqa: PLC0415 - loaded by now
-
         from ttsflow.engines.vllm_certainty import Certainties  # noqa: PLC0415 - loaded by now
 
         certainties = Certainties(len(request.prompt)) if request.certainty else None
         refused = self._add(
             request.id,
-            tokens_input(list(request.prompt)),
-            params(request, room, certainties),
-            priority=request.priority,
+            request.prompt,
+            lambda: params(request, room, certainties),
+            request.priority,
         )
         if refused is not None:
             reason = f"vLLM refused the request: {refused}"

@@ -95,12 +95,15 @@ class VLLMPooler(VLLMCore[_Live, Pooled]):
         Raises ``ValueError`` for an id in use.
         """
         self._check_new(id)
-        from vllm.inputs import tokens_input  # noqa: PLC0415 - loaded by now
         from vllm.pooling_params import PoolingParams  # noqa: PLC0415 - loaded by now
 
         cached = cached and self._caches
-        wanted = PoolingParams(task=self._task, use_activation=False, skip_reading_prefix_cache=not cached)
-        refused = self._add(id, tokens_input(list(tokens)), wanted)
+
+        def settings() -> Any:
+            reread = not cached
+            return PoolingParams(task=self._task, use_activation=False, skip_reading_prefix_cache=reread)
+
+        refused = self._add(id, tokens, settings)
         if refused is not None:
             self._news.append(Pooled(id, {}, f"vLLM refused the text: {refused}"))
             return

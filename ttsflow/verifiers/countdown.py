@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
 
-from ttsflow.tasks.countdown import LEFT, longest_in, solves
+from ttsflow.tasks.countdown_answers import LEFT, longest_in, solves
 from ttsflow.tasks.expression import Expression, Negative, Operation, Tree, chains_in, evaluate, tidy
 from ttsflow.tasks.extract import last_box, statement
 from ttsflow.tasks.reach import MOST, solution

@@ -40,6 +40,7 @@ PARTS: dict[str, dict[str, str]] = {
         "agreed": "ttsflow.strategies.until:Agreed",
         "consistent": "ttsflow.strategies.stability:Consistent",
         "window_agreed": "ttsflow.strategies.stability:WindowAgreed",
+        "best_finished": "ttsflow.strategies.until:BestFinished",
         "finished": "ttsflow.strategies.until:Finished",
         "pool_size": "ttsflow.strategies.until:PoolSize",
         "stopped": "ttsflow.strategies.until:Stopped",

@@ -52,8 +52,16 @@ def make_result(
         path_tokens=_path_tokens(pool.values(), tree or {}),
         gold=problem.gold,
         reason=reason,
-        text=state.chosen.text if state.chosen else None,
+        text=state.chosen.text if state.chosen else _partial(outcome, list(pool.values())),
     )
+
+
+def _partial(outcome: Outcome, pool: Sequence[Candidate]) -> str | None:
+    """Return the best of what was cut, by score and then length, where nothing else came of a problem."""
+    if outcome != "truncated":
+        return None
+    cut = [candidate for candidate in pool if candidate.finish in {"length", "step", "aborted"}]
+    return max(cut, key=lambda c: (c.score is not None, c.score or 0.0, len(c.tokens))).text
 
 
 def _why(outcome: Outcome, pool: Sequence[Candidate], state: State) -> str | None:

@@ -218,7 +218,8 @@ class Result:
     ``correct`` is None when the problem has no gold answer. ``cost`` has one entry per cost model.
     ``candidates`` counts those in the final pool, ``truncated`` those of them cut by a limit;
     ``path_tokens`` are the distinct tokens of its finished trajectories, the basis of goodput.
-    ``text`` is the trajectory the answer was taken from, ``reason`` says why a problem failed
+    ``text`` is the trajectory the answer was taken from, or of a truncated problem the best of those that
+    were cut; ``reason`` says why a problem failed
     or was truncated, where that is known.
     """
 

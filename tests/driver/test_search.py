@@ -9,7 +9,7 @@ from ttsflow.strategies.aggregate import Aggregate
 from ttsflow.strategies.flow import Repeat, Sequence
 from ttsflow.strategies.generate import GenerateStage
 from ttsflow.strategies.select import Select
-from ttsflow.strategies.until import Finished
+from ttsflow.strategies.until import BestFinished, Finished
 from ttsflow.strategies.verify import Verify
 from ttsflow.testing import FakeEngine, FakeTask, run_fake
 from ttsflow.types import Sampling
@@ -80,13 +80,14 @@ def test_beam_search_as_wide_as_its_pool_is_best_of_n_by_step():
 
 
 def test_dvts_with_one_subtree_is_greedy_step_search():
-    # One subtree keeps the best of its n children a step: so does a beam search that keeps one.
+    # The best of n next steps, again and again, until nothing beats a trajectory that has finished.
     for n in (2, 4):
-        dvts = run_fake(shipped("dvts", f"strategy.n={n}", f"strategy.width={n}"), task=TASK)
-        beam = run_fake(shipped("beam_search", f"strategy.n={n}", f"strategy.width={n}"), task=TASK)
-        assert {k: (r.answer, r.text) for k, r in dvts.items()} == {
-            k: (r.answer, r.text) for k, r in beam.items()
-        }
+        body = {"step": GenerateStage(n, unit="step"), "score": Verify(), "best": Select(into=n, copies=n)}
+        greedy = Sequence(
+            {"search": Repeat(body, 40, BestFinished()), "answer": Aggregate("weighted", top=n)}
+        )
+        dvts = shipped("dvts", f"strategy.n={n}", f"strategy.width={n}")
+        assert told(run_fake(dvts, task=TASK)) == told(run_fake(greedy, task=TASK))
 
 
 class Listening:

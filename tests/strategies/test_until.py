@@ -1,7 +1,17 @@
 import pytest
 
 from ttsflow.errors import ConfigError
-from ttsflow.strategies.until import Agreed, AllFinished, AllOf, AnyOf, Finished, Not, PoolSize, Stopped
+from ttsflow.strategies.until import (
+    Agreed,
+    AllFinished,
+    AllOf,
+    AnyOf,
+    BestFinished,
+    Finished,
+    Not,
+    PoolSize,
+    Stopped,
+)
 
 
 def test_all_finished_is_the_natural_end(kit):
@@ -9,6 +19,29 @@ def test_all_finished_is_the_natural_end(kit):
     assert AllFinished()(kit.state(*done)) == ""
     assert AllFinished()(kit.state(*done, kit.cand(3, finish="step"))) is None
     assert AllFinished()(kit.state()) is None
+
+
+@pytest.mark.parametrize(
+    ("finished", "active", "holds"),
+    [
+        ([0.9], [0.8, 0.1], True),
+        ([0.9, 0.1], [0.9], True),  # of equal ones, the one that has finished
+        ([0.3, 0.2], [0.8], False),  # weak ones that finish early end nothing
+        ([0.9], [0.8, None], False),  # the best is not known yet
+        ([0.2], [], True),
+        ([None], [], False),
+        ([], [0.5], False),
+    ],
+)
+def test_the_best_has_finished(finished, active, holds, kit):
+    pool = [kit.cand((0, i), "A", score=score) for i, score in enumerate(finished)]
+    pool += [kit.cand((1, i), finish="step", score=score) for i, score in enumerate(active)]
+    assert BestFinished()(kit.state(*pool)) == ("" if holds else None)
+
+
+def test_a_cut_candidate_has_not_finished_however_good_it_is(kit):
+    pool = [kit.cand(0, finish="length", score=1.0), kit.cand(1, finish="step", score=0.1)]
+    assert BestFinished()(kit.state(*pool)) is None
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,17 @@ from ttsflow.protocols import Until
 from ttsflow.strategies.aggregate import checked_weight, voters
 from ttsflow.types import State
 
-__all__ = ["Agreed", "AllFinished", "AllOf", "AnyOf", "Finished", "Not", "PoolSize", "Stopped"]
+__all__ = [
+    "Agreed",
+    "AllFinished",
+    "AllOf",
+    "AnyOf",
+    "BestFinished",
+    "Finished",
+    "Not",
+    "PoolSize",
+    "Stopped",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +106,28 @@ class Finished:
         if count < self.at_least:
             return None
         return f"{count} candidates finished" if any(c.active for c in state.pool) else ""
+
+
+@dataclass(frozen=True, slots=True)
+class BestFinished:
+    """The candidate with the highest score has finished by itself; of equal ones, one that has.
+
+    While an active candidate has no score the best is not known, and the condition does not hold.
+    """
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """Scores decide."""
+        return frozenset({"scores"})
+
+    def __call__(self, state: State) -> str | None:
+        """Return the empty reason: for a search this is nothing early."""
+        active = [c.score for c in state.pool if c.active]
+        finished = [c.score for c in state.pool if c.finished and c.score is not None]
+        if not finished or None in active:
+            return None
+        best = max(finished)
+        return "" if all(score is not None and score <= best for score in active) else None
 
 
 @dataclass(frozen=True, slots=True)

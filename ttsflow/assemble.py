@@ -167,6 +167,12 @@ def _check_engine(setup: Setup) -> None:
         raise ConfigError("this engine cannot end a request, so no budget can be kept.", "budget")
     _check_part(setup.engine, "engine")
     _check_part(setup.verifier, "verifier")
+    check_beside = getattr(setup.verifier, "check_beside", None)
+    if check_beside is not None:
+        try:
+            check_beside(setup.engine)
+        except ConfigError as error:
+            raise error.below("verifier") from error
 
 
 def _check_part(part: Any, path: str) -> None:

@@ -51,7 +51,13 @@ PARTS: dict[str, dict[str, str]] = {
     "engine": {
         "vllm": "ttsflow.engines.vllm:VLLM",
         "replay": "ttsflow.engines.replay:Replay",
+        "sim": "ttsflow.engines.sim:Sim",
         "fake": "ttsflow.testing:FakeEnginePart",
+    },
+    "paths": {
+        "law": "ttsflow.engines.law:Law",
+        "recorded": "ttsflow.engines.recorded_samples:RecordedSamples",
+        "trace": "ttsflow.engines.traced:Traced",
     },
     "verifier": {
         "equations": "ttsflow.verifiers.equations:Equations",
@@ -65,6 +71,7 @@ PARTS: dict[str, dict[str, str]] = {
         "orm": "ttsflow.verifiers.orm:ORM",
         "judge": "ttsflow.verifiers.judge:Judge",
         "tests": "ttsflow.verifiers.tests:CodeTests",
+        "simulated": "ttsflow.verifiers.simulated:Simulated",
         "fake": "ttsflow.testing:FakeVerifierPart",
     },
     "task": {
@@ -75,6 +82,7 @@ PARTS: dict[str, dict[str, str]] = {
         "jsonl": "ttsflow.tasks.jsonl:Jsonl",
         "plain": "ttsflow.tasks.plain:Plain",
         "recorded": "ttsflow.tasks.recorded:Recorded",
+        "simulated": "ttsflow.tasks.simulated:SimulatedTask",
     },
     "cost": {
         "tokens": "ttsflow.costs.basic:Tokens",

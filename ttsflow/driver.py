@@ -16,7 +16,7 @@ from ttsflow.decoding import Decoding
 from ttsflow.errors import ConfigError, EngineDead
 from ttsflow.flight import Case, Frame
 from ttsflow.ledger import Ledger
-from ttsflow.lineage import Lineage
+from ttsflow.lineage import Lineage, content_id
 from ttsflow.ops import Fork, Generate, Generated, Note, Quote, Score, Scored
 from ttsflow.protocols import Stage, Verifier
 from ttsflow.results import make_result, outcome_of
@@ -163,12 +163,14 @@ class Driver:
     def _start(self, index: int, problem: Problem) -> None:
         case = Case(index, problem, self.ledger.account(self.engine.now()))
         self._cases[case] = None
-        self.trace.event("start", problem.id, {"index": index})
+        start = {"index": index, "prompt": content_id(repr(problem.prompt))}
         try:
             case.prompt = self.engine.encode(problem.prompt)
         except Exception as error:  # noqa: BLE001 - a chat template may raise anything; one problem is lost
+            self.trace.event("start", problem.id, start)
             self._fail(case, f"the prompt cannot be encoded: {type(error).__name__}: {error}")
             return
+        self.trace.event("start", problem.id, start | {"prompt_tokens": len(case.prompt)})
         case.root = Frame(case, run_stage(self.strategy, State(problem, self.rules.seed)), Lineage())
         self._deliver(case.root, None)
 

@@ -9,7 +9,17 @@ from typing import Any, get_args
 
 from ttsflow.errors import PluginError
 from ttsflow.order import AFTER
-from ttsflow.protocols import CostModel, EnginePart, Predictor, Stage, Task, Until, VerifierPart, Watch
+from ttsflow.protocols import (
+    CostModel,
+    EnginePart,
+    PathsPart,
+    Predictor,
+    Stage,
+    Task,
+    Until,
+    VerifierPart,
+    Watch,
+)
 from ttsflow.registry import MOUNT, Registry
 
 __all__ = ["PROTOCOLS", "explain", "join", "schema", "walk"]
@@ -21,6 +31,7 @@ PROTOCOLS: Mapping[Any, str] = {
     Until: "until",
     Predictor: "predictor",
     EnginePart: "engine",
+    PathsPart: "paths",
     VerifierPart: "verifier",
     CostModel: "cost",
     Task: "task",

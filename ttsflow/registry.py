@@ -19,7 +19,9 @@ from ttsflow.errors import ConfigError, PluginError, TtsflowError, UnknownPart, 
 
 __all__ = ["KINDS", "MOUNT", "Entry", "Kind", "Registry", "config_folder", "config_options"]
 
-Kind = Literal["stage", "watch", "until", "predictor", "engine", "verifier", "task", "cost", "strategy"]
+Kind = Literal[
+    "stage", "watch", "until", "predictor", "engine", "paths", "verifier", "task", "cost", "strategy"
+]
 KINDS: tuple[str, ...] = get_args(Kind)
 
 #: The `use:` that stands for a whole strategy by name; no stage may be called so.

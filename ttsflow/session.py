@@ -6,7 +6,7 @@ import platform
 from collections.abc import Callable, Iterator, Sequence
 from importlib import metadata
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from ttsflow import plugins
 from ttsflow.assemble import Setup
@@ -65,6 +65,10 @@ class Session:
         part = self.setup.verifier
         if part is None:
             return None
+        # One whose time is that of a simulated device has to know the engine that holds it.
+        open_beside: Callable[[Any, Task], Verifier] | None = getattr(part, "open_beside", None)
+        if open_beside is not None:
+            return open_beside(self._engine, self.setup.task)
         # An oracle alone reads what is correct from the task.
         open_for: Callable[[Task], Verifier] | None = getattr(part, "open_for", None)
         return part.open() if open_for is None else open_for(self.setup.task)

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from ttsflow.assemble import assemble
 from ttsflow.config import compose
 from ttsflow.engines.replay import Replay
-from ttsflow.engines.replay_live import ReplayEngine, sample_number
+from ttsflow.engines.recorded_paths import RecordedPaths, sample_number
+from ttsflow.engines.replay_live import ReplayEngine
 from ttsflow.errors import ConfigError, DataError
 from ttsflow.library import Library
 from ttsflow.ops import EngineRequest
@@ -42,7 +43,8 @@ def opened(*samples, gold="1", **settings):
 def of(recordings, **settings):
     library = Library("these samples", recordings)
     capabilities = Capabilities(library.logprobs, token_prompts=False, certainty=library.certainty)
-    return ReplayEngine(library, capabilities, **settings)
+    own = {name: settings.pop(name) for name in ("shuffle", "cut_votes", "current") if name in settings}
+    return ReplayEngine(RecordedPaths(library, **own), capabilities, **settings)
 
 
 def request(number=0, **changes):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ttsflow.engines.recorded_samples import RecordedSamples
 from ttsflow.engines.replay_live import ReplayEngine
 from ttsflow.errors import ConfigError
-from ttsflow.library import Library, check_count, library
 from ttsflow.protocols import Capabilities
 from ttsflow.recordings import Count
 
@@ -36,50 +36,40 @@ class Replay:
     cut_votes: bool = False
 
     def __post_init__(self) -> None:
-        if self.path is not None and not self.path.strip():
-            raise ConfigError("is empty; null means the recordings of this package", "path")
+        _ = self.samples
         if self.seats < 1:
             raise ConfigError(f"at least 1 sequence must fit, got {self.seats}", "seats")
         if not 0 < self.token_seconds <= _MOST_SECONDS:
             raise ConfigError(
                 f"must lie above 0 and up to {_MOST_SECONDS:g}, got {self.token_seconds}", "token_seconds"
             )
-        check_count(self.count)
+
+    @property
+    def samples(self) -> RecordedSamples:
+        """The samples it plays."""
+        return RecordedSamples(self.path, self.shuffle, self.count, self.cut_votes)
 
     @property
     def capabilities(self) -> Capabilities:
         """What every sample of the file has. Raises ``DataError`` when it cannot be read."""
-        recorded = self._library("engine")
-        return Capabilities(logprobs=recorded.logprobs, token_prompts=False, certainty=recorded.certainty)
+        return self.samples.capabilities
 
     @property
     def source(self) -> tuple[str | None, str]:
         """The file it reads and how; task and verifier must read the same."""
-        return self.path, self.count
+        return self.samples.source
 
     @property
     def most_samples(self) -> int:
         """Samples that every problem of the file has. Raises ``DataError`` when it cannot be read."""
-        return self._library("engine").fewest
+        return self.samples.most_samples
 
     def check(self) -> None:
         """Raise ``DataError`` when the file cannot be read."""
-        self._library("")
+        self.samples.check()
 
     def open(self) -> ReplayEngine:
         """Return the engine. Raises ``DataError`` when the file cannot be read."""
         return ReplayEngine(
-            self._library("engine"),
-            self.capabilities,
-            current=lambda: self._library("engine"),
-            seats=self.seats,
-            token_seconds=self.token_seconds,
-            shuffle=self.shuffle,
-            cut_votes=self.cut_votes,
+            self.samples.open_paths(), self.capabilities, seats=self.seats, token_seconds=self.token_seconds
         )
-
-    def _library(self, place: str) -> Library:
-        try:
-            return library(self.path, self.count)
-        except ConfigError as error:
-            raise error.below(place) from error

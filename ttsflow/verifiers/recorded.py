@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ttsflow.engines.replay_live import sample_number
+from ttsflow.engines.recorded_paths import sample_number
 from ttsflow.errors import ConfigError
 from ttsflow.library import Library, check_count, library
 from ttsflow.ops import Verdict

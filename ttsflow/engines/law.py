@@ -1,0 +1,202 @@
+"""Trajectories by a law: how many steps, how long each, whether it is right."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from ttsflow.engines.segments import Segment, Segments
+from ttsflow.errors import ConfigError
+from ttsflow.lineage import derive
+from ttsflow.ops import EngineRequest, Progress
+from ttsflow.protocols import Capabilities
+from ttsflow.types import Prompt, Tokens
+
+__all__ = ["Law", "LawPaths", "Played"]
+
+#: Tokens a step may have at most: a piece has a bounded number of ids.
+MOST_TOKENS = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class Law:
+    """Trajectories of independent steps.
+
+    A trajectory has ``least`` steps, and each further one is its last with chance ``end``: their number is
+    ``least`` + Geometric(``end``). The tokens of a step are log-normal with median ``median`` and standard
+    deviation ``sigma`` of the logarithm, at most ``longest``. A step is right with the chance of its problem,
+    whose logit is normal around that of ``right`` with standard deviation ``spread``; after a wrong step all
+    are wrong. The answer is 0 where all were right, otherwise one of 1 to ``answers``, the k-th with a chance
+    in proportion to 1/k. The text of a step comes with its last token.
+
+    A pure function of prefix and seed; at temperature 0 of the prefix alone.
+    """
+
+    least: int = 4
+    end: float = 0.25
+    median: float = 60.0
+    sigma: float = 0.8
+    longest: int = 1200
+    right: float = 0.9
+    spread: float = 1.0
+    answers: int = 8
+
+    def __post_init__(self) -> None:
+        for name in ("least", "answers"):
+            if not 0 <= getattr(self, name) <= MOST_TOKENS:
+                raise ConfigError(f"must lie between 0 and {MOST_TOKENS:,}, got {getattr(self, name)}.", name)
+        if not self.answers:
+            raise ConfigError("at least one wrong answer is needed.", "answers")
+        if not 0 < self.end <= 1:
+            raise ConfigError(f"a chance above 0 and up to 1 is wanted, got {self.end}.", "end")
+        if not 1 <= self.longest <= MOST_TOKENS:
+            raise ConfigError(f"must lie between 1 and {MOST_TOKENS:,}, got {self.longest}.", "longest")
+        if not 1 <= self.median <= self.longest:
+            raise ConfigError(f"must lie between 1 and `longest`, got {self.median}.", "median")
+        if not 0 < self.right < 1:
+            raise ConfigError(f"a chance between 0 and 1 is wanted, got {self.right}.", "right")
+        for name in ("sigma", "spread"):
+            if not 0 <= getattr(self, name) <= 10:  # noqa: PLR2004 - a ratio of e^10 is no length any more
+                raise ConfigError(f"must lie between 0 and 10, got {getattr(self, name)}.", name)
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """Seeds, continuation and aborts; nothing is known of single tokens."""
+        return Capabilities()
+
+    def open_paths(self) -> LawPaths:
+        """Return the paths."""
+        return LawPaths(self)
+
+
+class _Step(NamedTuple):
+    """A step: its tokens, its text, and what is so after it."""
+
+    tokens: int
+    text: str
+    right: bool
+    last: bool
+
+
+class _State(NamedTuple):
+    """Where a trajectory stands: steps made, whether all were right, and what is left of one cut short."""
+
+    steps: int = 0
+    right: bool = True
+    rest: _Step | None = None
+
+
+class Played:
+    """One request and the piece it decodes."""
+
+    __slots__ = ("done", "finish", "length", "piece", "request", "stop")
+
+    def __init__(
+        self, request: EngineRequest, piece: Segment, finish: Literal["stop", "length"], stop: str | None
+    ) -> None:
+        self.request = request
+        self.piece = piece
+        self.length = piece.length
+        self.finish = finish
+        self.stop = stop
+        self.done = 0
+
+    @property
+    def last(self) -> int | None:
+        """The id of its last token."""
+        return self.piece.base + self.length - 1 if self.length else None
+
+    def news(self, upto: int, *, ended: bool) -> Progress:
+        """Return the news of having grown to ``upto`` tokens."""
+        tokens = self.piece.tokens(self.done, upto)
+        self.done = upto
+        if ended:
+            return Progress(self.request.id, tokens, self.finish, self.stop)
+        return Progress(self.request.id, tokens)
+
+
+class LawPaths:
+    """Draws trajectories by a law."""
+
+    def __init__(self, law: Law) -> None:
+        self._law = law
+        self._segments = Segments()
+        self._chances: dict[str, float] = {}
+        self._weights = [1 / k for k in range(1, law.answers + 1)]
+
+    def reset(self) -> None:
+        """Forget what was drawn; the same requests draw the same again."""
+        self._segments.reset()
+
+    def encode(self, prompt: Prompt) -> Tokens:
+        """Return one id for every four characters."""
+        return self._segments.encode(prompt)
+
+    def tokenize(self, text: str) -> Tokens:
+        """Return one id for every four characters."""
+        return self._segments.encode(text)
+
+    def decode(self, tokens: Tokens) -> str:
+        """Return the text of ids."""
+        return self._segments.decode(tokens)
+
+    def play(self, request: EngineRequest, context: int) -> Played:
+        """Draw what a request decodes."""
+        room = max(0, min(request.max_tokens, context - len(request.prompt)))
+        before = self._segments.before(request.prompt)
+        state: _State = _State() if before is None else before.state
+        seed = request.seed
+        if request.sampling.temperature == 0:
+            seed = derive("greedy", request.problem, request.prompt[-1] if request.prompt else 0)
+        length, parts = 0, []
+        finish: Literal["stop", "length"] = "length"
+        stop: str | None = None
+        for step in self._steps(state, request.problem, seed):
+            left = room - length
+            if step.tokens > left:
+                state = _State(state.steps, state.right, step._replace(tokens=step.tokens - left))
+                length = room
+                break
+            length += step.tokens
+            parts.append((length, step.text))
+            state = _State(state.steps + 1, step.right)
+            stop = next((word for word in request.stop if word in step.text), None)
+            if step.last or stop is not None:
+                finish = "stop"
+                break
+        return Played(request, self._segments.add(seed, length, parts, state), finish, stop)
+
+    def _steps(self, state: _State, problem: str, seed: int) -> Iterator[_Step]:
+        """Yield the steps behind a state, without end."""
+        law, chance = self._law, self._chance(problem)
+        rng = random.Random(seed)  # noqa: S311 - not for secrets
+        steps, right = state.steps, state.right
+        if state.rest is not None:
+            yield state.rest
+            steps, right = steps + 1, state.rest.right
+        while True:
+            drawn = round(law.median * math.exp(law.sigma * rng.gauss(0.0, 1.0)))
+            right = right and rng.random() < chance
+            last = steps >= law.least and rng.random() < law.end
+            text = f"{'right' if right else 'wrong'} {rng.getrandbits(32):08x}"
+            if last:
+                answer = 0
+                if not right:
+                    answer = rng.choices(range(1, law.answers + 1), self._weights)[0]
+                text += f" Answer: {answer}"
+            else:
+                text += "\n\n"
+            yield _Step(max(1, min(law.longest, drawn)), text, right, last)
+            steps += 1
+
+    def _chance(self, problem: str) -> float:
+        """Return the chance that a step of a problem is right."""
+        known = self._chances.get(problem)
+        if known is None:
+            shift = random.Random(derive("difficulty", problem)).gauss(0.0, self._law.spread)  # noqa: S311
+            logit = math.log(self._law.right / (1 - self._law.right)) + shift
+            known = self._chances[problem] = 1 / (1 + math.exp(-logit))
+        return known

@@ -1,0 +1,112 @@
+"""Token ids of trajectories that no model decoded: every id knows the piece it is of, and its place there.
+
+Prompts are cut into chunks of characters, one id each, so that equal beginnings have equal ids. What a request
+decodes is one piece: ids that count on from a number made of its seed. The text of a piece comes in parts, each
+with the token at which it is complete.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+from zlib import crc32
+
+from ttsflow.lineage import derive
+from ttsflow.types import Prompt, Tokens
+
+__all__ = ["FIRST_PIECE", "Segment", "Segments"]
+
+_SHIFT = 20
+_PLACE = (1 << _SHIFT) - 1
+#: Ids below are chunks of text, ids from here on are of pieces.
+FIRST_PIECE = 1 << 32
+
+
+class Segment:
+    """What one request decodes: ``length`` tokens, parts of text by the token that completes them.
+
+    ``state`` is what its source needs to go on behind it.
+    """
+
+    __slots__ = ("base", "length", "parts", "state")
+
+    def __init__(self, base: int, length: int, parts: Sequence[tuple[int, str]], state: Any) -> None:
+        self.base = base
+        self.length = length
+        self.parts = parts
+        self.state = state
+
+    def tokens(self, start: int, end: int) -> Tokens:
+        """Return the ids of the tokens from ``start`` up to ``end``."""
+        return tuple(range(self.base + start, self.base + end))
+
+    def text(self, start: int, end: int) -> str:
+        """Return the text that is complete within these tokens."""
+        if end - start == self.length:
+            return "".join([text for _, text in self.parts])
+        return "".join([text for place, text in self.parts if start < place <= end])
+
+
+class Segments:
+    """All pieces of one engine by their ids, and the chunks of its prompts."""
+
+    def __init__(self, chunk: float = 4.0) -> None:
+        self._chunk = chunk
+        self._texts: dict[int, str] = {}
+        self._known: dict[int, Segment] = {}
+        self._seeds: dict[int, int] = {}
+
+    def reset(self) -> None:
+        """Forget all pieces."""
+        self._known.clear()
+        self._seeds.clear()
+
+    def encode(self, prompt: Prompt, count: int | None = None) -> Tokens:
+        """Return the ids of a prompt, ``count`` where that is known; a chat is its turns, each with its role."""
+        text = prompt if isinstance(prompt, str) else "".join(f"{m.role}: {m.content}\n" for m in prompt)
+        count = count or round(len(text) / self._chunk) or int(bool(text))
+        chunk = len(text) / count if count else self._chunk
+        ends = [round((i + 1) * chunk) for i in range(count)]
+        ids, start = [], 0
+        for end in ends:
+            piece = text[start:end]
+            ids.append(self._chunk_id(piece))
+            start = end
+        return tuple(ids)
+
+    def decode(self, tokens: Tokens) -> str:
+        """Return the text of token ids."""
+        parts, place, size = [], 0, len(tokens)
+        while place < size:
+            token = tokens[place]
+            if token < FIRST_PIECE:
+                parts.append(self._texts.get(token, ""))
+                place += 1
+                continue
+            piece, start = self._known[token >> _SHIFT], token & _PLACE
+            end = min(piece.length, start + size - place)
+            parts.append(piece.text(start, end))
+            place += max(1, end - start)
+        return "".join(parts)
+
+    def add(self, seed: int, length: int, parts: Sequence[tuple[int, str]], state: Any) -> Segment:
+        """Return the piece of a request with this seed; asked again, it is the same one."""
+        number = derive("piece", seed) >> _SHIFT | 1 << 42
+        while self._seeds.setdefault(number, seed) != seed:
+            number += 1
+        piece = self._known.get(number)
+        if piece is None or piece.length != length:
+            piece = self._known[number] = Segment(number << _SHIFT, length, parts, state)
+        return piece
+
+    def before(self, prompt: Tokens) -> Segment | None:
+        """Return the piece that a prompt ends with, None where it ends with a text."""
+        if not prompt or prompt[-1] < FIRST_PIECE:
+            return None
+        return self._known.get(prompt[-1] >> _SHIFT)
+
+    def _chunk_id(self, piece: str) -> int:
+        number = crc32(piece.encode("utf-8", "surrogatepass"))
+        while self._texts.setdefault(number, piece) != piece:
+            number = (number + 1) % FIRST_PIECE
+        return number

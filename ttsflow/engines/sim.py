@@ -1,0 +1,161 @@
+"""The simulated engine: its settings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from ttsflow.costs.hardware import Hardware
+from ttsflow.costs.models import ModelShape, shape_of
+from ttsflow.costs.roofline import Roofline
+from ttsflow.engines.law import Law
+from ttsflow.engines.sim_batch import Batch, Limits
+from ttsflow.engines.sim_cache import Cache
+from ttsflow.engines.sim_device import Device
+from ttsflow.engines.sim_live import SimEngine
+from ttsflow.errors import ConfigError
+from ttsflow.protocols import Capabilities, PathsPart
+
+__all__ = ["GIB", "Sim", "blocks_of", "check_bits", "check_share"]
+
+GIB = 1 << 30
+_BITS = (2, 3, 4, 5, 6, 8, 16, 32)
+
+
+def check_bits(bits: int, name: str) -> None:
+    """Raise ``ConfigError`` for bits that no number is stored in."""
+    if bits not in _BITS:
+        raise ConfigError(f"a number has {', '.join(map(str, _BITS))} bits, got {bits}.", name)
+
+
+def check_share(share: float, name: str) -> None:
+    """Raise ``ConfigError`` for what is no share of a device's memory."""
+    if not 0 < share <= 1:
+        raise ConfigError(f"a share of the memory lies above 0 and up to 1, got {share}.", name)
+
+
+def blocks_of(roofline: Roofline, share: float, reserve: float, block: int, name: str) -> int:
+    """Return the blocks of ``block`` tokens that fit beside the weights in a share of the memory.
+
+    ``reserve`` are GiB for everything else. Raises ``ConfigError`` when not one is left.
+    """
+    weights, memory = roofline.weight_bytes / GIB, roofline.hardware.memory_gib
+    left = memory * share - weights - reserve
+    blocks = int(left * GIB // (roofline.kv_bytes * block))
+    if blocks < 1:
+        raise ConfigError(
+            f"{name} has {weights:.1f} GiB of weights; {share:.0%} of {memory:g} GiB, less a reserve of "
+            f"{reserve:g} GiB, leaves no room for its KV cache. Take fewer `weight_bits`, a larger share or "
+            "another device.",
+            "memory_share",
+        )
+    return blocks
+
+
+@dataclass(frozen=True, slots=True)
+class Sim:
+    """A model on a described device, in virtual time: any GPU, thousands of candidates, no weights.
+
+    ``model`` is a shipped description, a ``config.json`` or a folder with one; weights and KV cache have so
+    many bits a number. ``memory_share`` of the device is for weights, ``reserve_gib`` and KV cache; ``kv_gib``
+    sets the latter itself. ``seats`` sequences run at once, an iteration has ``batch_tokens`` at most, prompts
+    are read in chunks where ``chunked``. The cache has blocks of ``block_size`` tokens and keeps prefixes with
+    ``prefix_cache``. A sequence that has to give way reads its tokens again, or with ``offload_gib`` has them
+    kept on the host. ``paths`` is where trajectories come from.
+
+    Time is that of a roofline, see ``ttsflow.costs.roofline``; nothing is faster than its floor.
+    """
+
+    hardware: Hardware
+    model: str = "qwen2.5-math-1.5b"
+    paths: PathsPart = field(default_factory=Law)
+    weight_bits: int = 16
+    kv_bits: int = 16
+    seats: int = 256
+    batch_tokens: int = 8192
+    chunked: bool = True
+    block_size: int = 16
+    prefix_cache: bool = True
+    memory_share: float = 0.9
+    reserve_gib: float = 0.5
+    kv_gib: float | None = None
+    offload_gib: float = 0.0
+    context: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("seats", "batch_tokens", "block_size"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"must be at least 1, got {getattr(self, name)}.", name)
+        if self.context is not None and self.context < 1:
+            raise ConfigError(f"must be at least 1, or null, got {self.context}.", "context")
+        for name in ("reserve_gib", "offload_gib", "kv_gib"):
+            value = getattr(self, name)
+            if value is not None and not 0 <= value <= 1 << 20:
+                raise ConfigError(f"must lie between 0 and a million, got {value}.", name)
+        check_bits(self.weight_bits, "weight_bits")
+        check_bits(self.kv_bits, "kv_bits")
+        check_share(self.memory_share, "memory_share")
+        _ = self.blocks
+
+    @property
+    def shape(self) -> ModelShape:
+        """The sizes of the model. Raises ``ConfigError``."""
+        return shape_of(self.model)
+
+    @property
+    def blocks(self) -> int:
+        """Blocks of the KV cache. Raises ``ConfigError`` when not even one is left."""
+        roofline = self.roofline()
+        if self.kv_gib is None:
+            return blocks_of(roofline, self.memory_share, self.reserve_gib, self.block_size, self.model)
+        blocks = int(self.kv_gib * GIB // (roofline.kv_bytes * self.block_size))
+        if blocks < 1:
+            raise ConfigError(f"{self.kv_gib:g} GiB hold no block of {self.block_size} tokens.", "kv_gib")
+        return blocks
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """Those of the paths."""
+        return self.paths.capabilities
+
+    @property
+    def source(self) -> tuple[str | None, str] | None:
+        """The file the paths come from, where task and verifier must read the same."""
+        return getattr(self.paths, "source", None)
+
+    @property
+    def most_samples(self) -> int | None:
+        """Samples that every problem has, where they are numbered."""
+        return getattr(self.paths, "most_samples", None)
+
+    def check(self) -> None:
+        """Refuse paths that cannot be read."""
+        own = getattr(self.paths, "check", None)
+        if own is not None:
+            try:
+                own()
+            except ConfigError as error:
+                raise error.below("paths") from error
+
+    def roofline(self) -> Roofline:
+        """Return how long things take on this device."""
+        return Roofline(self.hardware, self.shape, self.weight_bits, self.kv_bits)
+
+    def open(self) -> SimEngine:
+        """Return the engine; where the hardware is to be measured, that is done now."""
+        blocks = self.blocks
+        hardware = self.hardware.measured()
+        roofline = replace(self.roofline(), hardware=hardware)
+        limits = Limits(self.seats, self.batch_tokens, self.chunked, self.offload_gib * GIB)
+        device = Device(hardware, self.memory_share)
+
+        def make() -> Batch:
+            return Batch(Cache(blocks, self.block_size, keep=self.prefix_cache), roofline, device, limits)
+
+        return SimEngine(
+            self.paths.open_paths(),
+            self.capabilities,
+            device,
+            make,
+            # A sequence that could not be alone in the cache would wait for ever.
+            context=min(self.context or self.shape.context, blocks * self.block_size),
+        )

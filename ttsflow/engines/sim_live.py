@@ -1,0 +1,176 @@
+"""The simulated engine: trajectories that are known beforehand, on a device that is only described."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from collections.abc import Sequence as Several
+from typing import NamedTuple
+
+from ttsflow.engines.segments import FIRST_PIECE
+from ttsflow.engines.sim_batch import Batch, Sequence
+from ttsflow.engines.sim_cache import Node
+from ttsflow.engines.sim_device import Device
+from ttsflow.engines.sim_timeline import Timeline
+from ttsflow.ops import EngineRequest, Progress
+from ttsflow.protocols import Capabilities, PathSource, Play
+from ttsflow.types import Prompt, Tokens
+
+__all__ = ["SimEngine"]
+
+
+class _Run(NamedTuple):
+    """A request on the engine."""
+
+    play: Play
+    sequence: Sequence
+
+
+class SimEngine:
+    """Plays trajectories in virtual time; text is the source's, time is the batch's.
+
+    ``device`` holds the clock, which a simulated verifier may share; ``make`` returns an empty batch on it.
+    ``timeline`` says what ran when.
+    """
+
+    def __init__(
+        self,
+        paths: PathSource,
+        capabilities: Capabilities,
+        device: Device,
+        make: Callable[[], Batch],
+        *,
+        context: int,
+    ) -> None:
+        self.capabilities = capabilities
+        self.context = context
+        self.leap: int | None = None
+        self.advanced = 0
+        self.device = device
+        self._paths = paths
+        self._make = make
+        self._clear()
+
+    @property
+    def capacity(self) -> int:
+        """Sequences decoded at once."""
+        return self.batch.limits.seats
+
+    def reset(self) -> None:
+        """Forget every request and the cache, and set the clock back."""
+        self._paths.reset()
+        self.device.reset()
+        self._clear()
+
+    def _clear(self) -> None:
+        self.batch = self._make()
+        self.timeline = Timeline()
+        self._known: dict[str, _Run] = {}
+        self._streams: dict[str, _Run] = {}
+        self._prompts: dict[tuple[str, Tokens], Node | None] = {}
+        self._blocks: dict[tuple[int, Tokens], Node] = {}
+        self._nodes: dict[int, Node] = {}
+
+    def close(self) -> None:
+        """Forget everything."""
+        self._clear()
+
+    def now(self) -> float:
+        """Return virtual seconds."""
+        return self.device.clock
+
+    def encode(self, prompt: Prompt) -> Tokens:
+        """Return the token ids of a prompt."""
+        return self._paths.encode(prompt)
+
+    def tokenize(self, text: str) -> Tokens:
+        """Return the token ids of a text within a trajectory."""
+        return self._paths.tokenize(text)
+
+    def decode(self, tokens: Tokens) -> str:
+        """Return the text of tokens."""
+        return self._paths.decode(tokens)
+
+    def submit(self, request: EngineRequest) -> None:
+        """Queue a request; its id must be new. Raises what the source raises."""
+        if request.id in self._known:
+            msg = f"request id {request.id!r} is in use"
+            raise ValueError(msg)
+        play = self._paths.play(request, self.context)
+        sequence = self._sequence(request, play)
+        self._known[request.id] = run = _Run(play, sequence)
+        self.batch.add(sequence, request.priority)
+        if request.stream:
+            self._streams[request.id] = run
+
+    def abort(self, ids: Several[str]) -> None:
+        """Forget requests; what they have decoded stays in the cache."""
+        for name in ids:
+            run = self._known.pop(name, None)
+            if run is not None:
+                self._streams.pop(name, None)
+                self.batch.drop(run.sequence)
+
+    def step(self) -> list[Progress]:
+        """Jump to what happens next and return the news."""
+        batch, before = self.batch, self.batch.iteration
+        self.device.busy = True
+        ended = batch.step(self.leap)
+        self.advanced = batch.iteration - before
+        news = []
+        for sequence in ended:
+            run = self._known.pop(sequence.name)
+            self._streams.pop(sequence.name, None)
+            if sequence.own is not None and run.play.last is not None:
+                # Asked for once more, the same tokens are those of the first request.
+                self._nodes.setdefault(run.play.last, sequence.own)
+            end = run.play.news(run.play.length, ended=True)
+            news.append(end._replace(cached=sequence.cached or 0))
+        for run in self._streams.values():
+            done = batch.done(run.sequence)
+            if done > run.sequence.told:
+                run.sequence.told = done
+                news.append(run.play.news(done, ended=False))
+        self.device.busy = bool(self._known)
+        self.timeline.add(self.device.clock, batch)
+        return news
+
+    # --- where a request stands in the cache ---------------------------------------------------------
+
+    def _sequence(self, request: EngineRequest, play: Play) -> Sequence:
+        prompt, block = request.prompt, self.batch.cache.block
+        if not self.batch.cache.keep:
+            return Sequence(request.id, len(prompt), play.length, None, None)
+        parent = self._parent(request.problem, prompt)
+        return Sequence(request.id, len(prompt), play.length, parent, Node(parent, len(prompt) // block, 0))
+
+    def _parent(self, problem: str, prompt: Tokens) -> Node | None:
+        """Return the node of what a request reads: of the prompt, and what was decoded behind it."""
+        known = self._nodes.get(prompt[-1]) if prompt else None
+        if known is not None:
+            return known
+        # Words put behind a trajectory, such as those of a probe, are a node of their own.
+        size = len(prompt)
+        while size and prompt[size - 1] < FIRST_PIECE:
+            size -= 1
+        known = self._nodes.get(prompt[size - 1]) if size else None
+        if known is None:
+            return self._prompt(problem, prompt)
+        block = self.batch.cache.block
+        return Node(known, size // block, len(prompt) // block - size // block)
+
+    def _prompt(self, problem: str, prompt: Tokens) -> Node | None:
+        """Return the node of a prompt's last whole block; equal beginnings are one."""
+        # Zeros only say how long a prompt is, so that it shares nothing with those of other problems.
+        key = (problem if prompt and not prompt[0] else "", prompt)
+        if key in self._prompts:
+            return self._prompts[key]
+        block = self.batch.cache.block
+        node: Node | None = None
+        for number in range(len(prompt) // block):
+            piece = (id(node), (*prompt[number * block : (number + 1) * block], *([problem] if key[0] else [])))
+            found = self._blocks.get(piece)
+            if found is None:
+                found = self._blocks[piece] = Node(node, number, 1)
+            node = found
+        self._prompts[key] = node
+        return node

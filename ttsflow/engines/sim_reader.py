@@ -1,0 +1,97 @@
+"""A model that only reads, on the device of a simulated engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ttsflow.engines.sim_batch import Batch, Sequence
+from ttsflow.engines.sim_cache import Node
+from ttsflow.engines.sim_device import Device
+from ttsflow.engines.sim_live import SimEngine
+from ttsflow.types import Candidate
+
+__all__ = ["SimReader"]
+
+
+class SimReader:
+    """Reads candidates whole: prompt, and everything decoded so far, less what its cache still holds.
+
+    In turns it reads all that wait before the generator goes on. ``together`` it reads beside it: a batch
+    takes its time in the background, and what comes meanwhile waits for the next one.
+    """
+
+    def __init__(
+        self, engine: SimEngine, make: Callable[[Device], Batch], *, context: int, together: bool
+    ) -> None:
+        self.context = context
+        self._engine = engine
+        self._together = together
+        # Where it works beside the generator its own iterations pass on a clock of their own.
+        self._own = Device(engine.device.hardware, 0.0) if together else engine.device
+        self._batch = make(self._own)
+        self._waiting: dict[str, Sequence] = {}
+        self._behind: list[str] = []
+        self._read: dict[str, int] = {}
+        self._nodes: dict[int, Node | None] = {}
+
+    def submit(self, name: str, candidate: Candidate) -> None:
+        """Queue a candidate that fits its context."""
+        size = len(candidate.prompt) + len(candidate.tokens)
+        node = self._node(candidate) if self._batch.cache.keep else None
+        self._waiting[name] = sequence = Sequence(name, size, 0, node, None)
+        self._batch.add(sequence, 0)
+
+    def cancel(self, name: str) -> None:
+        """Forget a candidate."""
+        sequence = self._waiting.pop(name, None)
+        if sequence is not None:
+            self._batch.drop(sequence)
+
+    def step(self) -> dict[str, int]:
+        """Return who has been read by now, and how many tokens of each were computed."""
+        if not self._together:
+            return self._all()
+        device = self._engine.device
+        if self._behind:
+            if device.background.seconds and not device.busy:
+                device.wait()
+            if device.background.seconds:
+                return {}
+            done, self._behind = self._behind, []
+            return {name: self._read.pop(name) for name in done if name in self._read}
+        if not self._waiting:
+            return {}
+        before = self._own.clock
+        self._read = self._all()
+        self._behind = list(self._read)
+        device.background = self._own.last._replace(seconds=self._own.clock - before)
+        return {}
+
+    def _all(self) -> dict[str, int]:
+        """Read everything that waits."""
+        read: dict[str, int] = {}
+        while self._waiting:
+            for sequence in self._batch.step(None):
+                del self._waiting[sequence.name]
+                read[sequence.name] = sequence.prefix - (sequence.cached or 0)
+            self._engine.timeline.add(self._engine.device.clock, self._engine.batch, len(self._waiting))
+        return read
+
+    def _node(self, candidate: Candidate) -> Node | None:
+        """Return the node of a candidate's last token, behind that of its parent."""
+        block, prompt, tokens = self._batch.cache.block, candidate.prompt, candidate.tokens
+        first = hash(prompt)
+        parent = self._nodes.get(first)
+        if parent is None and len(prompt) >= block:
+            parent = self._nodes[first] = Node(None, 0, len(prompt) // block)
+        if not tokens:
+            return parent
+        if tokens[-1] not in self._nodes:
+            start = len(tokens) - candidate.tokens_new
+            if start > 0:
+                known = self._nodes.get(tokens[start - 1])
+                parent, start = (known, start) if known is not None else (parent, 0)
+            place = (len(prompt) + start) // block
+            end = (len(prompt) + len(tokens)) // block
+            self._nodes[tokens[-1]] = Node(parent, place, end - place)
+        return self._nodes[tokens[-1]]

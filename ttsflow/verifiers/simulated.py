@@ -1,0 +1,181 @@
+"""A verifier of a set quality, whose reading takes time on a simulated device."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from statistics import NormalDist
+from typing import Any
+
+from ttsflow.costs.models import shape_of
+from ttsflow.costs.roofline import Roofline
+from ttsflow.engines.sim import Sim, blocks_of, check_bits, check_share
+from ttsflow.engines.sim_batch import Batch, Limits
+from ttsflow.engines.sim_cache import Cache
+from ttsflow.engines.sim_device import Device
+from ttsflow.engines.sim_live import SimEngine
+from ttsflow.engines.sim_reader import SimReader
+from ttsflow.errors import ConfigError
+from ttsflow.lineage import derive
+from ttsflow.ops import Verdict
+from ttsflow.protocols import EnginePart, Task, Verifier, VerifierPart
+from ttsflow.types import Candidate, Problem
+from ttsflow.verifiers.batch import Batched, steps_of
+
+__all__ = ["Simulated", "TimedVerifier"]
+
+
+@dataclass(frozen=True, slots=True)
+class Simulated:
+    """Scores the steps that a law has written: right and wrong ones are ``quality`` apart.
+
+    The score of a step is the sigmoid of a normal number of standard deviation 1, with mean ``quality`` / 2
+    where the trajectory is right so far and -``quality`` / 2 where it is not: 0 tells nothing, 4 is nearly an
+    oracle. It is a pure function of the text. With ``scores`` another verifier gives the scores.
+
+    With ``model`` reading takes time on the device of engine ``sim``: each candidate is read whole, but for
+    what ``prefix_cache`` still holds. ``memory_share`` of the device is the verifier's. The two models take
+    turns, or run ``together``. The other settings are those of the engine.
+    """
+
+    quality: float = 2.0
+    scores: VerifierPart | None = None
+    model: str | None = None
+    weight_bits: int = 16
+    kv_bits: int = 16
+    seats: int = 256
+    batch_tokens: int = 8192
+    block_size: int = 16
+    prefix_cache: bool = False
+    memory_share: float = 0.4
+    reserve_gib: float = 0.5
+    together: bool = False
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.quality <= 100:  # noqa: PLR2004 - beyond, a score is 0 or 1
+            raise ConfigError(f"must lie between 0 and 100, got {self.quality}.", "quality")
+        for name in ("seats", "batch_tokens", "block_size"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"must be at least 1, got {getattr(self, name)}.", name)
+        if not 0 <= self.reserve_gib < math.inf:
+            raise ConfigError(f"must be at least 0, got {self.reserve_gib}.", "reserve_gib")
+        check_bits(self.weight_bits, "weight_bits")
+        check_bits(self.kv_bits, "kv_bits")
+        check_share(self.memory_share, "memory_share")
+        if self.scores is not None and not hasattr(self.scores, "open"):
+            raise ConfigError("a verifier that needs engines of its own cannot be simulated.", "scores")
+        if self.model is not None:
+            shape_of(self.model)
+
+    def check_beside(self, engine: EnginePart) -> None:
+        """Refuse an engine without a device, and shares of its memory that do not add up."""
+        if self.model is None:
+            return
+        if not isinstance(engine, Sim):
+            raise ConfigError("a verifier that takes simulated time needs engine=sim.", "model")
+        if engine.memory_share + self.memory_share > 1 + 1e-9:
+            raise ConfigError(
+                f"engine and verifier together want {engine.memory_share + self.memory_share:.0%} of the "
+                "device's memory; set engine.memory_share and verifier.memory_share.",
+                "memory_share",
+            )
+        self._blocks(self._roofline(engine))
+
+    def open(self) -> Verifier:
+        """Return the scores alone, without their time. Raises ``ConfigError`` where time was asked for."""
+        if self.model is not None:
+            raise ConfigError("a verifier that takes simulated time needs the run's engine.", "model")
+        return Batched(self._score)
+
+    def open_beside(self, engine: Any, task: Task) -> Verifier:
+        """Return the working verifier beside the opened engine of the run."""
+        inner: Any = self.scores
+        if inner is None:
+            verifier: Verifier = Batched(self._score)
+        elif hasattr(inner, "open_for"):
+            verifier = inner.open_for(task)
+        else:
+            verifier = inner.open()
+        if self.model is None:
+            return verifier
+        if not isinstance(engine, SimEngine):
+            raise ConfigError("a verifier that takes simulated time needs engine=sim.", "model")
+        roofline = Roofline(engine.device.hardware, shape_of(self.model), self.weight_bits, self.kv_bits)
+        blocks, limits = self._blocks(roofline), Limits(self.seats, self.batch_tokens)
+
+        def make(device: Device) -> Batch:
+            return Batch(Cache(blocks, self.block_size, keep=self.prefix_cache), roofline, device, limits)
+
+        context = blocks * self.block_size
+        return TimedVerifier(verifier, SimReader(engine, make, context=context, together=self.together))
+
+    def _roofline(self, engine: Sim) -> Roofline:
+        return replace(
+            engine.roofline(),
+            model=shape_of(self.model or ""),
+            weight_bits=self.weight_bits,
+            kv_bits=self.kv_bits,
+        )
+
+    def _blocks(self, roofline: Roofline) -> int:
+        return blocks_of(roofline, self.memory_share, self.reserve_gib, self.block_size, self.model or "")
+
+    def _score(self, batch: Sequence[tuple[Problem, Candidate]]) -> list[list[float | None]]:
+        return [
+            [_score_of(step, self.quality) for step in steps_of(candidate.text, "\n\n")]
+            for _, candidate in batch
+        ]
+
+
+@lru_cache(maxsize=1 << 18)
+def _score_of(step: str, quality: float) -> float | None:
+    """Return the score of a step as the law writes it, None for any other text."""
+    mark, _, code = step.strip().partition(" ")
+    if mark not in {"right", "wrong"} or not code:
+        return None
+    noise = NormalDist().inv_cdf((derive("verifier", code) + 0.5) / 2**63)
+    return 1 / (1 + math.exp(-noise - (quality if mark == "right" else -quality) / 2))
+
+
+class TimedVerifier:
+    """Gives the verdicts of ``inner`` when ``reader`` has read the candidates."""
+
+    def __init__(self, inner: Verifier, reader: SimReader) -> None:
+        self._inner = inner
+        self._reader = reader
+        self._verdicts: dict[str, Verdict] = {}
+        self._read: dict[str, int] = {}
+
+    def submit(self, id: str, problem: Problem, candidate: Candidate) -> None:
+        """Queue a candidate under a new id."""
+        size = len(candidate.prompt) + len(candidate.tokens)
+        if size > self._reader.context:
+            reason = f"{size} tokens are more than the {self._reader.context} that the verifier's cache holds"
+            self._verdicts[id], self._read[id] = Verdict(id, (), reason=reason), 0
+            return
+        self._inner.submit(id, problem, candidate)
+        self._reader.submit(id, candidate)
+
+    def step(self) -> list[Verdict]:
+        """Advance both and return who has been read and scored."""
+        self._read |= self._reader.step()
+        for verdict in self._inner.step():
+            self._verdicts[verdict.id] = verdict
+        ready = [name for name in self._read if name in self._verdicts]
+        return [self._verdicts.pop(name)._replace(tokens=self._read.pop(name)) for name in ready]
+
+    def cancel(self, ids: Sequence[str]) -> None:
+        """Forget queued candidates."""
+        self._inner.cancel(ids)
+        for name in ids:
+            self._reader.cancel(name)
+            self._verdicts.pop(name, None)
+            self._read.pop(name, None)
+
+    def close(self) -> None:
+        """Forget everything."""
+        self._inner.close()
+        self._verdicts.clear()
+        self._read.clear()

@@ -20,8 +20,8 @@ from common import finish
 from ttsflow.assemble import Setup
 from ttsflow.build import build
 from ttsflow.config import compose
-from ttsflow.engines.replay import Replay
 from ttsflow.engines.recorded_paths import shuffled
+from ttsflow.engines.replay import Replay
 from ttsflow.ledger import Budget
 from ttsflow.ops import Generate, Generated, Op
 from ttsflow.plugins import load

@@ -1,7 +1,8 @@
 """Simulated goodput of beam search on an RTX 4090 against published figures, with one set of factors.
 
-Goodput as published (FastTTS, arXiv 2509.00195): mean tokens of a finished path per mean seconds of a problem.
-The plain loop: generator and verifier in turns, no prefix cache for the verifier, one problem at a time.
+Goodput as published (FastTTS, arXiv 2509.00195): mean tokens of a finished path per mean seconds of a
+problem. The plain loop: generator and verifier in turns, no prefix cache for the verifier, one problem at a
+time.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ def main() -> int:
     """Run the three pairs and compare."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--problems", type=int, default=30)
-    parser.add_argument("overrides", nargs="*", help="further overrides, such as hardware.efficiency.launch=.003")
+    parser.add_argument(
+        "overrides", nargs="*", help="further overrides, such as hardware.efficiency.launch=.003"
+    )
     arguments = parser.parse_args()
     figures: dict[str, object] = {}
     checks = {}

@@ -127,6 +127,9 @@ def assemble(mapping: Mapping[str, Any], task: Task | None = None) -> Setup:
         record=root.record,
         names=_names(mapping, task),
     )
+    readers = (setup.engine, *setup.costs.values())
+    if mapping.get("hardware") and not any(hasattr(part, "hardware") for part in readers):
+        raise ConfigError("no part of this run reads it; engine=sim simulates the machine.", "hardware")
     check(setup)
     return setup
 

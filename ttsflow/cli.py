@@ -124,6 +124,7 @@ def _run(argv: Sequence[str]) -> int:
 COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
     "run": _run,
     "show": commands.show,
+    "timeline": commands.timeline,
     "record": commands.record,
     "profile": commands.profile,
     "replay-table": commands.replay_table,

@@ -25,6 +25,7 @@ __all__ = [
     "record",
     "replay_table",
     "show",
+    "timeline",
     "warn",
     "what",
 ]
@@ -140,6 +141,20 @@ def replay_table(argv: Sequence[str]) -> int:
         print(json.dumps(rows, indent=1))
     else:
         show(rows)
+    return 0
+
+
+def timeline(argv: Sequence[str]) -> int:
+    """Draw what ran when on the engine of a run: batch, KV cache, evictions."""
+    parser = Parser(prog="ttsflow timeline", description=timeline.__doc__)
+    parser.add_argument("folder", metavar="RUN_FOLDER", type=Path, help="the folder that a run wrote")
+    parser.add_argument(
+        "-o", "--output", metavar="FILE", type=Path, help=".svg, .png or .pdf; timeline.svg in the folder"
+    )
+    args = parser.parse_args(argv)
+    from ttsflow.analysis.timeline import show_timeline
+
+    print(f"picture: {show_timeline(args.folder, args.output or args.folder / 'timeline.svg')}")
     return 0
 
 

@@ -68,7 +68,8 @@ def compose_run(overrides: Sequence[str] = (), config_dir: str | None = None) ->
         spliced = expand(own, _Alone(loader, registry), registry, "strategy")
     mapping = {"strategy": spliced, VARIABLES: variables}
     mapping |= {key: plain[key] for key in _root_keys() if key != "strategy"}
-    mapping["verifier"] = mapping["verifier"] or None
+    for group in ("verifier", "hardware"):
+        mapping[group] = mapping[group] or None
     mapping["choices"] = {key: str(chosen[key]) for key in _root_keys() if chosen.get(key)}
     return Composed(mapping, folder)
 

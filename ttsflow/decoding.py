@@ -45,6 +45,7 @@ class Decoding:
         self.fail = fail
         self.tokens = 0
         self.live: dict[str, Live] = {}
+        self._watched: dict[Flight, None] = {}
         self._leaping = rules.engine if isinstance(rules.engine, Leaping) else None
 
     def launch(self, frame: Frame, op: Generate) -> None:
@@ -52,6 +53,8 @@ class Decoding:
         observer = op.watch.begin(len(op.requests)) if op.watch is not None else None
         flight = Flight(frame, op.requests[-1], observer)
         frame.case.flights[flight] = None
+        if observer is not None:
+            self._watched[flight] = None
         for request in op.requests:
             self._submit(flight, request)
         self._look(flight)
@@ -112,9 +115,9 @@ class Decoding:
 
     def _leap(self) -> int | None:
         """Return how many tokens a sequence may grow before a watch or a budget has to be asked."""
-        flights = {live.flight: None for live in self.live.values()}
-        watched = [flight for flight in flights if flight.observer is not None]
-        leaps = [_leap_of(flight) for flight in watched]
+        for flight in [flight for flight in self._watched if not flight.live]:
+            del self._watched[flight]
+        leaps = [_leap_of(flight) for flight in self._watched]
         if self.ledger.budget:
             leaps.append(self.ledger.room(self.engine.now()))
         return min((leap for leap in leaps if leap is not None), default=None)

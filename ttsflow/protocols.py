@@ -194,7 +194,7 @@ class Leaping(Protocol):
 
 
 class Play(Protocol):
-    """What a request will turn out to be, where that is known beforehand: an engine in virtual time plays it."""
+    """What a request will turn out to be, known beforehand: an engine in virtual time plays it."""
 
     request: EngineRequest
     length: int
@@ -293,8 +293,8 @@ class Verifier(Protocol):
 class VerifierPart(Protocol):
     """Settings of a verifier. A plain one is wrapped by ``ttsflow.verifiers.batch.Batched``.
 
-    An oracle has a method ``open_for(task)`` besides, which is then called instead of ``open``, one whose time
-    is that of a simulated device ``open_beside(engine, task)`` and ``check_beside(engine part)``; any
+    An oracle has a method ``open_for(task)`` besides, which is then called instead of ``open``, one whose
+    time is that of a simulated device ``open_beside(engine, task)`` and ``check_beside(engine part)``; any
     verifier or engine may have ``check()``, which refuses its settings before anything is opened.
     """
 

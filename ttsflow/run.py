@@ -25,6 +25,7 @@ from ttsflow.errors import ConfigError, TtsflowError
 from ttsflow.session import Session, versions
 from ttsflow.status import Status
 from ttsflow.summary import Summary, summarize
+from ttsflow.timeline import write_timeline
 from ttsflow.trace import JsonTrace, NoTrace, finite, result_record
 from ttsflow.types import Problem, Result
 
@@ -54,6 +55,7 @@ def run_config(mapping: Mapping[str, Any], folder: Path, *, show: bool = False) 
         results = stack.enter_context((folder / "results.jsonl").open("a", encoding="utf-8"))
         display = stack.enter_context(Display(job.names, len(problems), show=show))
         session = Session(setup)
+        stack.callback(lambda: write_timeline(folder, session.moments))
         try:
             with session:
                 display.loaded()

@@ -18,6 +18,7 @@ from ttsflow.ledger import Ledger
 from ttsflow.protocols import Engine, Task, Verifier
 from ttsflow.settle import Rules
 from ttsflow.status import Status
+from ttsflow.timeline import Moment, Timeline
 from ttsflow.trace import Recorder
 from ttsflow.types import Problem, Result
 from ttsflow.verifiers.served import Served
@@ -99,6 +100,12 @@ class Session:
             self._verifier.close()
         if self.dead is not None or (kind is not None and not issubclass(kind, Exception)):
             warm.close_all()
+
+    @property
+    def moments(self) -> Sequence[Moment]:
+        """What ran when, of an engine that keeps count of it."""
+        timeline: Timeline | None = getattr(self._engine, "timeline", None)
+        return () if timeline is None else timeline.moments
 
     def run(
         self,

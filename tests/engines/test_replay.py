@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from ttsflow.assemble import assemble
 from ttsflow.config import compose
-from ttsflow.engines.replay import Replay
 from ttsflow.engines.recorded_paths import RecordedPaths, sample_number
+from ttsflow.engines.replay import Replay
 from ttsflow.engines.replay_live import ReplayEngine
 from ttsflow.errors import ConfigError, DataError
 from ttsflow.library import Library

@@ -59,7 +59,7 @@ class Law:
         if not 0 < self.right < 1:
             raise ConfigError(f"a chance between 0 and 1 is wanted, got {self.right}.", "right")
         for name in ("sigma", "spread"):
-            if not 0 <= getattr(self, name) <= 10:  # noqa: PLR2004 - a ratio of e^10 is no length any more
+            if not 0 <= getattr(self, name) <= 10:
                 raise ConfigError(f"must lie between 0 and 10, got {getattr(self, name)}.", name)
 
     @property

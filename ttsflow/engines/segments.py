@@ -1,8 +1,8 @@
 """Token ids of trajectories that no model decoded: every id knows the piece it is of, and its place there.
 
-Prompts are cut into chunks of characters, one id each, so that equal beginnings have equal ids. What a request
-decodes is one piece: ids that count on from a number made of its seed. The text of a piece comes in parts, each
-with the token at which it is complete.
+Prompts are cut into chunks of characters, one id each, so that equal beginnings have equal ids. What a
+request decodes is one piece: ids that count on from a number made of its seed. The text of a piece comes in
+parts, each with the token at which it is complete.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Segments:
         self._seeds.clear()
 
     def encode(self, prompt: Prompt, count: int | None = None) -> Tokens:
-        """Return the ids of a prompt, ``count`` where that is known; a chat is its turns, each with its role."""
+        """Return the ids of a prompt, ``count`` where it is known; a chat is its turns with their roles."""
         text = prompt if isinstance(prompt, str) else "".join(f"{m.role}: {m.content}\n" for m in prompt)
         count = count or round(len(text) / self._chunk) or int(bool(text))
         chunk = len(text) / count if count else self._chunk

@@ -56,11 +56,11 @@ class Sim:
     """A model on a described device, in virtual time: any GPU, thousands of candidates, no weights.
 
     ``model`` is a shipped description, a ``config.json`` or a folder with one; weights and KV cache have so
-    many bits a number. ``memory_share`` of the device is for weights, ``reserve_gib`` and KV cache; ``kv_gib``
-    sets the latter itself. ``seats`` sequences run at once, an iteration has ``batch_tokens`` at most, prompts
-    are read in chunks where ``chunked``. The cache has blocks of ``block_size`` tokens and keeps prefixes with
-    ``prefix_cache``. A sequence that has to give way reads its tokens again, or with ``offload_gib`` has them
-    kept on the host. ``paths`` is where trajectories come from.
+    many bits a number. ``memory_share`` of the device is for weights, ``reserve_gib`` and KV cache;
+    ``kv_gib`` sets the latter itself. ``seats`` sequences run at once, an iteration has ``batch_tokens`` at
+    most, prompts are read in chunks where ``chunked``. The cache has blocks of ``block_size`` tokens and
+    keeps prefixes with ``prefix_cache``. A sequence that has to give way reads its tokens again, or with
+    ``offload_gib`` has them kept on the host. ``paths`` is where trajectories come from.
 
     Time is that of a roofline, see ``ttsflow.costs.roofline``; nothing is faster than its floor.
     """

@@ -1,4 +1,4 @@
-"""Continuous batching in virtual time: who runs, what is read and decoded in an iteration, and how long it takes.
+"""Continuous batching in virtual time: who runs, what an iteration reads and decodes, and how long it takes.
 
 The rules are vLLM's: running sequences first, one token each; then prompts, in chunks where the token budget
 says so; new sequences by priority and arrival while a seat, tokens and blocks are left for them. When blocks
@@ -37,8 +37,8 @@ class Sequence:
     """
 
     __slots__ = (
-        "anchor", "base", "before", "cached", "computed", "host", "length", "name", "node", "order", "origin",
-        "over", "own", "prefix", "running", "todo", "told",
+        "anchor", "base", "before", "cached", "computed", "end", "found", "host", "length", "name", "node",
+        "order", "origin", "over", "own", "prefix", "running", "todo", "told",
     )  # fmt: skip
 
     def __init__(self, name: str, prefix: int, length: int, node: Node | None, own: Node | None) -> None:
@@ -48,7 +48,7 @@ class Sequence:
         self.node = node
         self.own = own
         self.order = (0, 0)
-        self.before = self.base = self.todo = self.origin = self.computed = self.told = 0
+        self.before = self.base = self.todo = self.origin = self.end = self.computed = self.found = self.told = 0
         self.cached: int | None = None
         self.anchor: Node | None = None
         self.host = self.running = self.over = False
@@ -62,8 +62,8 @@ class Sequence:
 class Batch:
     """The sequences of one engine.
 
-    ``decoded``, ``read``, ``preempted`` and ``swapped`` count tokens decoded, prompt tokens computed, sequences
-    sent back, and seconds of transfers.
+    ``decoded``, ``read``, ``preempted`` and ``swapped`` count tokens decoded, prompt tokens computed,
+    sequences sent back, and seconds of transfers.
     """
 
     def __init__(self, cache: Cache, roofline: Roofline, device: Device, limits: Limits) -> None:
@@ -151,8 +151,10 @@ class Batch:
             if sequence.over or sequence.running:
                 heapq.heappop(self._waiting)
                 continue
-            found = min(self.cache.found(sequence.anchor or sequence.node), (sequence.size - 1) // self.block)
-            todo = sequence.size - found * self.block
+            known = self.cache.found(sequence.anchor or sequence.node)
+            found = max(0, min(known, (sequence.size - 1) // self.block))
+            # A prompt of no tokens is one that a model begins with.
+            todo = max(1, sequence.size - found * self.block)
             if not self.limits.chunked and todo > left and left < self.limits.tokens:
                 break
             if not self._seat(sequence):
@@ -161,7 +163,8 @@ class Batch:
             self._queued -= 1
             if sequence.cached is None:
                 sequence.cached = found * self.block
-            sequence.todo, sequence.computed = todo, sequence.size - todo
+            sequence.todo, sequence.computed = todo, max(0, sequence.size - todo)
+            sequence.found = known
             if sequence.host:
                 # All but the token that is to be decoded next comes back as it was.
                 transfer += self.roofline.transfer(max(0, todo - 1))
@@ -205,7 +208,7 @@ class Batch:
     def _leap(self, leap: int | None) -> int:
         """Return the iterations up to the next event."""
         ends = self._ends
-        while ends and self._decoding.get(ends[0][2].name) is not ends[0][2]:
+        while ends and not self._is_end(ends[0]):
             heapq.heappop(ends)
         if not ends:
             return 0
@@ -288,8 +291,8 @@ class Batch:
         self._decoding[sequence.name] = sequence
         self._context += sequence.prefix - sequence.origin
         self._shifts[self._shift(sequence)] += 1
-        end = sequence.origin + max(before + 1, sequence.length)
-        heapq.heappush(self._ends, (end, sequence.order, sequence))
+        sequence.end = sequence.origin + max(before + 1, sequence.length)
+        heapq.heappush(self._ends, (sequence.end, sequence.order, sequence))
 
     def _shift(self, sequence: Sequence) -> int:
         return (sequence.prefix - sequence.origin - 1) % self.block
@@ -297,17 +300,26 @@ class Batch:
     def _ended(self) -> Iterator[Sequence]:
         ends = self._ends
         while ends and ends[0][0] <= self.iteration:
-            sequence = heapq.heappop(ends)[2]
-            if self._decoding.get(sequence.name) is sequence:
+            entry = heapq.heappop(ends)
+            sequence = entry[2]
+            if self._is_end(entry):
                 self._release(sequence)
                 sequence.over = True
                 yield sequence
+
+    def _is_end(self, entry: tuple[int, tuple[int, int], Sequence]) -> bool:
+        """Whether a sequence still decodes, and was not sent back since it was to end then."""
+        end, _, sequence = entry
+        return self._decoding.get(sequence.name) is sequence and sequence.end == end
 
     def _release(self, sequence: Sequence) -> None:
         """Take a sequence off its seat; what it has decoded stays in the cache while there is room."""
         done = self.done(sequence)
         # The last token of all has not been looked at yet: it is computed with the next one.
-        stored = sequence.prefix + max(done - 1, 0) if sequence.name in self._decoding else sequence.size
+        stored = sequence.prefix + max(done - 1, 0)
+        if sequence.name in self._filling:
+            stored = max(sequence.computed, sequence.found * self.block)
+            self.cache.unread(sequence.anchor, stored // self.block)
         blocks = max(-(-sequence.size // self.block), -(-stored // self.block))
         if sequence.name in self._decoding:
             del self._decoding[sequence.name]

@@ -1,10 +1,10 @@
 """The KV cache of a simulated engine: blocks, prefixes that are shared, and what is thrown out first.
 
-A tree holds what was ever computed. A node is the part of a sequence that one request decoded, or a block of a
-prompt; its blocks are those that become full within it, its first one with the end of its parent's tokens where
-that does not fall on a block's border. A block is in memory only while those before it are, which is so in an
-engine that throws out the least recently used blocks, the last ones of a sequence first. So counts are enough,
-and nothing is done per token.
+A tree holds what was ever computed. A node is the part of a sequence that one request decoded, or a block of
+a prompt; its blocks are those that become full within it, its first one with the end of its parent's tokens
+where that does not fall on a block's border. A block is in memory only while those before it are, which is
+so in an engine that throws out the least recently used blocks, the last ones of a sequence first. So counts
+are enough, and nothing is done per token.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ class Cache:
     """Counts blocks of ``block`` tokens: ``capacity`` in all.
 
     ``pinned`` are held by nodes that a running request needs, ``private`` by running requests for what they
-    decode, ``cached`` can be thrown out. ``evicted`` counts what was. Without ``keep`` no prefix is shared and
-    nothing stays: then all blocks are private.
+    decode, ``cached`` can be thrown out. ``evicted`` counts what was. Without ``keep`` no prefix is shared
+    and nothing stays: then all blocks are private.
     """
 
     def __init__(self, capacity: int, block: int, *, keep: bool = True) -> None:
@@ -96,6 +96,17 @@ class Cache:
         """Give running requests ``blocks`` more; the caller has seen that they are free."""
         self.private += blocks
         self._make_room()
+
+    def unread(self, node: Node | None, blocks: int) -> None:
+        """Take back what a request has pinned and did not come to compute: all behind ``blocks`` blocks.
+
+        New requests start only when those that run have been read, so that it shares none of that.
+        """
+        while self.keep and node is not None and node.first + node.full > blocks:
+            held = max(0, min(node.held, blocks - node.first))
+            self.pinned -= node.held - held
+            node.held = held
+            node = node.parent
 
     def leave(self, node: Node | None, private: int, own: Node | None, held: int) -> None:
         """Let go of a request that pinned ``node`` and has ``private`` blocks.

@@ -10,9 +10,9 @@ from ttsflow.engines.segments import FIRST_PIECE
 from ttsflow.engines.sim_batch import Batch, Sequence
 from ttsflow.engines.sim_cache import Node
 from ttsflow.engines.sim_device import Device
-from ttsflow.engines.sim_timeline import Timeline
 from ttsflow.ops import EngineRequest, Progress
 from ttsflow.protocols import Capabilities, PathSource, Play
+from ttsflow.timeline import Moment, Timeline
 from ttsflow.types import Prompt, Tokens
 
 __all__ = ["SimEngine"]
@@ -29,7 +29,6 @@ class SimEngine:
     """Plays trajectories in virtual time; text is the source's, time is the batch's.
 
     ``device`` holds the clock, which a simulated verifier may share; ``make`` returns an empty batch on it.
-    ``timeline`` says what ran when.
     """
 
     def __init__(
@@ -63,11 +62,11 @@ class SimEngine:
 
     def _clear(self) -> None:
         self.batch = self._make()
-        self.timeline = Timeline()
+        self._timeline = Timeline()
         self._known: dict[str, _Run] = {}
         self._streams: dict[str, _Run] = {}
         self._prompts: dict[tuple[str, Tokens], Node | None] = {}
-        self._blocks: dict[tuple[int, Tokens], Node] = {}
+        self._blocks: dict[tuple[int, str, Tokens], Node] = {}
         self._nodes: dict[int, Node] = {}
 
     def close(self) -> None:
@@ -99,6 +98,7 @@ class SimEngine:
         sequence = self._sequence(request, play)
         self._known[request.id] = run = _Run(play, sequence)
         self.batch.add(sequence, request.priority)
+        self.device.busy = True
         if request.stream:
             self._streams[request.id] = run
 
@@ -109,11 +109,11 @@ class SimEngine:
             if run is not None:
                 self._streams.pop(name, None)
                 self.batch.drop(run.sequence)
+        self.device.busy = bool(self._known)
 
     def step(self) -> list[Progress]:
         """Jump to what happens next and return the news."""
         batch, before = self.batch, self.batch.iteration
-        self.device.busy = True
         ended = batch.step(self.leap)
         self.advanced = batch.iteration - before
         news = []
@@ -131,8 +131,34 @@ class SimEngine:
                 run.sequence.told = done
                 news.append(run.play.news(done, ended=False))
         self.device.busy = bool(self._known)
-        self.timeline.add(self.device.clock, batch)
+        self.note()
         return news
+
+    @property
+    def timeline(self) -> Timeline:
+        """What ran when, up to now."""
+        self._timeline.add(self._moment(0))
+        return self._timeline
+
+    def note(self, verifying: int = 0) -> None:
+        """Add how things stand to the timeline; ``verifying`` candidates wait to be read on this device."""
+        if self._timeline.due():
+            self._timeline.add(self._moment(verifying))
+
+    def _moment(self, verifying: int) -> Moment:
+        batch, cache = self.batch, self.batch.cache
+        return Moment(
+            round(self.device.clock, 6),
+            batch.running,
+            batch.waiting,
+            cache.pinned + cache.private,
+            cache.cached,
+            cache.evicted,
+            batch.preempted,
+            batch.decoded,
+            batch.read,
+            verifying,
+        )
 
     # --- where a request stands in the cache ---------------------------------------------------------
 
@@ -167,7 +193,7 @@ class SimEngine:
         block = self.batch.cache.block
         node: Node | None = None
         for number in range(len(prompt) // block):
-            piece = (id(node), (*prompt[number * block : (number + 1) * block], *([problem] if key[0] else [])))
+            piece = (id(node), key[0], prompt[number * block : (number + 1) * block])
             found = self._blocks.get(piece)
             if found is None:
                 found = self._blocks[piece] = Node(node, number, 1)

@@ -71,10 +71,11 @@ class SimReader:
         """Read everything that waits."""
         read: dict[str, int] = {}
         while self._waiting:
+            verifying = len(self._waiting)
             for sequence in self._batch.step(None):
                 del self._waiting[sequence.name]
                 read[sequence.name] = sequence.prefix - (sequence.cached or 0)
-            self._engine.timeline.add(self._engine.device.clock, self._engine.batch, len(self._waiting))
+            self._engine.note(verifying)
         return read
 
     def _node(self, candidate: Candidate) -> Node | None:

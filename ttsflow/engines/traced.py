@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path as File
@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple
 
 from ttsflow.engines.law import Played
 from ttsflow.engines.segments import Segments
-from ttsflow.errors import DataError
+from ttsflow.errors import DataError, EngineDead
 from ttsflow.lineage import Path, content_id, derive
 from ttsflow.ops import EngineRequest
 from ttsflow.protocols import Capabilities
@@ -57,7 +57,7 @@ class Traced:
 
     def open_paths(self) -> TracedPaths:
         """Return the paths. Raises ``DataError``."""
-        return TracedPaths(self._trace())
+        return TracedPaths(self._trace(), self._trace)
 
     def _trace(self) -> _Trace:
         file = File(self.run).expanduser() / "trace.jsonl"
@@ -65,7 +65,7 @@ class Traced:
             stamp = file.stat().st_mtime_ns
         except OSError as error:
             raise DataError(
-                f"{self.run} holds no trace.jsonl: {error.strerror}; give the folder of a run with trace=true",
+                f"{self.run} holds no trace.jsonl: {error.strerror}; give a run made with trace=true",
                 "run",
             ) from error
         return _read(str(file), stamp)
@@ -77,7 +77,7 @@ def _read(file: str, stamp: int) -> _Trace:
     pieces: dict[str, dict[Path, _Piece]] = {}
     texts: dict[tuple[str, Path], str] = {}
     prompts: dict[str, int] = {}
-    with File(file).open(encoding="utf-8") as lines:
+    with File(file).open("rb") as lines:
         for number, line in enumerate(lines, 1):
             try:
                 event: dict[str, Any] = json.loads(line)
@@ -89,7 +89,7 @@ def _read(file: str, stamp: int) -> _Trace:
                 path = tuple(event["path"])
                 texts[problem, path] = text = event["text"]
                 parent = texts.get((problem, path[:-1]), "")
-                said = text[len(parent) :] if text.startswith(parent) else text
+                said = text.removeprefix(parent)
                 piece = _Piece(int(event["tokens_new"]), said, event["finish"])
             except (ValueError, KeyError, TypeError) as error:
                 raise DataError(f"{file}:{number}: is no event of a trace: {error}", "run") from error
@@ -102,13 +102,16 @@ def _read(file: str, stamp: int) -> _Trace:
 class TracedPaths:
     """Plays a trace."""
 
-    def __init__(self, trace: _Trace) -> None:
+    def __init__(self, trace: _Trace, current: Callable[[], _Trace]) -> None:
         self._trace = trace
+        self._current = current
         self._segments = Segments()
         self._donors: dict[tuple[str, int], Sequence[_Piece]] = {}
 
     def reset(self) -> None:
-        """Forget what was played."""
+        """Forget what was played. Raises ``EngineDead`` when the trace has changed."""
+        if self._current() is not self._trace:
+            raise EngineDead("the trace has changed since it was read")
         self._segments.reset()
 
     def encode(self, prompt: Prompt) -> Tokens:
@@ -127,7 +130,9 @@ class TracedPaths:
         """Return what the run decoded for this request, or would have. Raises ``DataError``."""
         known = self._trace.pieces.get(request.problem)
         if known is None:
-            raise DataError(f"the trace has no problem {request.problem!r}; run the task it was made with", "run")
+            raise DataError(
+                f"the trace has no problem {request.problem!r}; run the task it was made with", "run"
+            )
         piece = known.get(request.path)
         if piece is None or piece.finish == "aborted":
             donors = self._donors_of(request.problem, len(request.path))
@@ -147,7 +152,9 @@ class TracedPaths:
         """Return the pieces at a depth, or at the nearest one that has any."""
         key = problem, depth
         if key not in self._donors:
-            whole = {p: piece for p, piece in self._trace.pieces[problem].items() if piece.finish != "aborted"}
+            whole = {
+                p: piece for p, piece in self._trace.pieces[problem].items() if piece.finish != "aborted"
+            }
             whole = whole or dict(self._trace.pieces[problem])
             near = min((abs(len(path) - depth), len(path)) for path in whole)[1]
             self._donors[key] = [piece for path, piece in sorted(whole.items()) if len(path) == near]

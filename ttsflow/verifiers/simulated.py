@@ -54,7 +54,7 @@ class Simulated:
     together: bool = False
 
     def __post_init__(self) -> None:
-        if not 0 <= self.quality <= 100:  # noqa: PLR2004 - beyond, a score is 0 or 1
+        if not 0 <= self.quality <= 100:
             raise ConfigError(f"must lie between 0 and 100, got {self.quality}.", "quality")
         for name in ("seats", "batch_tokens", "block_size"):
             if getattr(self, name) < 1:

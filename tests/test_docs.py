@@ -94,8 +94,10 @@ def config_dir(tmp_path_factory):
 
 
 def on_fake(mapping):
-    """Return a composed config with the fake engine, after the settings of its own were checked."""
+    """Return a composed config with an engine that needs nothing; its own settings are checked first."""
     build("engine", mapping["engine"], "engine", plugins.load())
+    if mapping["engine"]["use"] == "sim":
+        return {**mapping, "engine": {**mapping["engine"], "paths": {"use": "law"}}}
     return mapping if mapping["engine"]["use"] == "fake" else {**mapping, "engine": {"use": "fake"}}
 
 
@@ -119,7 +121,7 @@ def test_commands(line, config_dir, capsys):
         assert option == "-o"
         assert any(f"hydra.run.dir={folder}" in line for file in FILES for line in blocks(file, "bash"))
         return
-    if command in {"show", "profile", "replay-table"}:
+    if command in {"show", "timeline", "profile", "replay-table"}:
         # What they print is tested where they are; here only that the words are ones they take.
         with pytest.raises(SystemExit) as help_shown:
             cli.main([command, "--help"])
@@ -227,6 +229,8 @@ def shown_default(field):
 
 
 def shown(value):
+    if dataclasses.is_dataclass(value):
+        value = {"use": plugins.load().entry_of(type(value)).name}
     if isinstance(value, str):
         plain = re.fullmatch(r"\w+", value)
         return f"`{value}`" if plain else f"`{json.dumps(value)}`"

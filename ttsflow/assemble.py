@@ -170,6 +170,9 @@ def _check_engine(setup: Setup) -> None:
         raise ConfigError("this engine cannot end a request, so no budget can be kept.", "budget")
     _check_part(setup.engine, "engine")
     _check_part(setup.verifier, "verifier")
+    check_task = getattr(setup.engine, "check_task", None)
+    if check_task is not None:
+        check_task(setup.task)
     check_beside = getattr(setup.verifier, "check_beside", None)
     if check_beside is not None:
         try:

@@ -52,6 +52,7 @@ class Pipeline:
         engine: str | Mapping[str, Any] | None = None,
         verifier: str | Mapping[str, Any] | None = None,
         task: str | Mapping[str, Any] | None = None,
+        hardware: str | Mapping[str, Any] | None = None,
         kind: Kind = "number",
         chat: bool = True,
         sampling: str | Mapping[str, Any] | None = None,
@@ -63,9 +64,11 @@ class Pipeline:
     ) -> None:
         own_task = _part(task, "task")
         self._plain = None if own_task else Plain(kind=kind, chat=chat)
+        if isinstance(engine, Mapping) and engine.get("use") == "sim" and sampling is None:
+            sampling = "simulated"
         mapping: dict[str, Any] = {
             "strategy": _strategy(strategy, settings, config_dir),
-            "engine": _engine(model, _part(engine, "engine")),
+            "engine": _on(hardware, _engine(model, _part(engine, "engine"))),
             "task": own_task,
             "verifier": _part(verifier, "verifier"),
             "sampling": _sampling(sampling, engine),
@@ -176,6 +179,24 @@ def _part(value: Any, name: str) -> dict[str, Any] | None:
     if value is None:
         return None
     return {"use": value} if isinstance(value, str) else _mapping(value, name)
+
+
+def _on(hardware: str | Mapping[str, Any] | None, engine: dict[str, Any]) -> dict[str, Any]:
+    """Return an engine with the device it simulates: a name of the config group, or its numbers."""
+    if engine["use"] != "sim":
+        if hardware is not None:
+            raise ConfigError("only engine='sim' simulates a device.", "hardware")
+        return engine
+    if hardware is not None and "hardware" in engine:
+        raise ConfigError("the device is given twice, by `hardware` and in `engine`.", "hardware")
+    if isinstance(hardware, Mapping):
+        return {**engine, "hardware": hardware}
+    if "hardware" in engine:
+        return engine
+    from ttsflow import config  # noqa: PLC0415 - Hydra is loaded for whoever makes a pipeline
+
+    words = ["engine=sim", *([] if hardware is None else [f"hardware={hardware}"])]
+    return {**engine, "hardware": config.compose(words)["hardware"]}
 
 
 def _engine(model: str | None, engine: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -255,7 +255,8 @@ class PathsPart(Protocol):
 class EnginePart(Protocol):
     """Settings of an engine.
 
-    One whose samples are numbered has ``most_samples``, how many of each problem there are.
+    One whose samples are numbered has ``most_samples``, how many of each problem there are; one that does not
+    suit every task has ``check_task(task)``.
     """
 
     @property

@@ -14,7 +14,7 @@ __all__ = ["Efficiency", "Hardware"]
 class Efficiency:
     """Named factors between a machine's peak and what an engine reaches on it.
 
-    ``compute`` is the share of peak FLOP/s in dense layers, ``bandwidth`` the share of peak bytes/s when
+    ``compute`` is the share of peak FLOP/s in matrix products, ``bandwidth`` the share of peak bytes/s when
     weights are read, ``attention`` that when the KV cache is read. ``launch`` are seconds of every iteration
     that no size explains, ``sequence`` those of every sequence in it (scheduling, sampling).
     """

@@ -12,13 +12,15 @@ from ttsflow.engines.segments import Segment, Segments
 from ttsflow.errors import ConfigError
 from ttsflow.lineage import derive
 from ttsflow.ops import EngineRequest, Progress
-from ttsflow.protocols import Capabilities
+from ttsflow.protocols import Capabilities, Task
 from ttsflow.types import Prompt, Tokens
 
 __all__ = ["Law", "LawPaths", "Played"]
 
 #: Tokens a step may have at most: a piece has a bounded number of ids.
 MOST_TOKENS = 100_000
+#: Tokens of an answer that is asked for.
+_ANSWER_TOKENS = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +34,7 @@ class Law:
     are wrong. The answer is 0 where all were right, otherwise one of 1 to ``answers``, the k-th with a chance
     in proportion to 1/k. The text of a step comes with its last token.
 
+    A trajectory that is asked midway, by words put behind it, answers as if its next step were the last.
     A pure function of prefix and seed; at temperature 0 of the prefix alone.
     """
 
@@ -66,6 +69,15 @@ class Law:
     def capabilities(self) -> Capabilities:
         """Seeds, continuation and aborts; nothing is known of single tokens."""
         return Capabilities()
+
+    def check_task(self, task: Task) -> None:
+        """Refuse a task that would read no answer out of what the law writes."""
+        if not getattr(task, "reads_law", False):
+            raise ConfigError(
+                "this task cannot read trajectories that a law draws; set task=simulated, or play a run of "
+                "this task with 'engine.paths={use: trace, run: FOLDER}'.",
+                "task",
+            )
 
     def open_paths(self) -> LawPaths:
         """Return the paths."""
@@ -146,15 +158,17 @@ class LawPaths:
     def play(self, request: EngineRequest, context: int) -> Played:
         """Draw what a request decodes."""
         room = max(0, min(request.max_tokens, context - len(request.prompt)))
-        before = self._segments.before(request.prompt)
+        before, asked = self._segments.before(request.prompt)
         state: _State = _State() if before is None else before.state
         seed = request.seed
         if request.sampling.temperature == 0:
-            seed = derive("greedy", request.problem, request.prompt[-1] if request.prompt else 0)
+            place = 0 if before is None else before.base + before.length
+            seed = derive("greedy", request.problem, place, request.prompt[-1] if request.prompt else 0)
         length, parts = 0, []
         finish: Literal["stop", "length"] = "length"
         stop: str | None = None
-        for step in self._steps(state, request.problem, seed):
+        steps = self._answer if before is not None and asked else self._steps
+        for step in steps(state, request.problem, seed):
             left = room - length
             if step.tokens > left:
                 state = _State(state.steps, state.right, step._replace(tokens=step.tokens - left))
@@ -183,14 +197,20 @@ class LawPaths:
             last = steps >= law.least and rng.random() < law.end
             text = f"{'right' if right else 'wrong'} {rng.getrandbits(32):08x}"
             if last:
-                answer = 0
-                if not right:
-                    answer = rng.choices(range(1, law.answers + 1), self._weights)[0]
-                text += f" Answer: {answer}"
+                text += f" Answer: {self._said(rng, right=right)}"
             else:
                 text += "\n\n"
             yield _Step(max(1, min(law.longest, drawn)), text, right, last)
             steps += 1
+
+    def _answer(self, state: _State, problem: str, seed: int) -> Iterator[_Step]:
+        """Yield the answer of a trajectory that is asked for it midway: right if one more step would be."""
+        rng = random.Random(seed)  # noqa: S311 - not for secrets
+        right = state.right and rng.random() < self._chance(problem)
+        yield _Step(_ANSWER_TOKENS, str(self._said(rng, right=right)), right, last=True)
+
+    def _said(self, rng: random.Random, *, right: bool) -> int:
+        return 0 if right else rng.choices(range(1, self._law.answers + 1), self._weights)[0]
 
     def _chance(self, problem: str) -> float:
         """Return the chance that a step of a problem is right."""

@@ -54,21 +54,22 @@ class Segments:
         self._chunk = chunk
         self._texts: dict[int, str] = {}
         self._known: dict[int, Segment] = {}
+        self._ends: dict[int, Segment] = {}
         self._seeds: dict[int, int] = {}
 
     def reset(self) -> None:
         """Forget all pieces."""
         self._known.clear()
+        self._ends.clear()
         self._seeds.clear()
 
     def encode(self, prompt: Prompt, count: int | None = None) -> Tokens:
         """Return the ids of a prompt, ``count`` where it is known; a chat is its turns with their roles."""
         text = prompt if isinstance(prompt, str) else "".join(f"{m.role}: {m.content}\n" for m in prompt)
-        count = count or round(len(text) / self._chunk) or int(bool(text))
         chunk = len(text) / count if count else self._chunk
-        ends = [round((i + 1) * chunk) for i in range(count)]
+        count = count or round(len(text) / chunk) or int(bool(text))
         ids, start = [], 0
-        for end in ends:
+        for end in [*(round((i + 1) * chunk) for i in range(count - 1)), len(text)][:count]:
             piece = text[start:end]
             ids.append(self._chunk_id(piece))
             start = end
@@ -84,9 +85,12 @@ class Segments:
                 place += 1
                 continue
             piece, start = self._known[token >> _SHIFT], token & _PLACE
-            end = min(piece.length, start + size - place)
-            parts.append(piece.text(start, end))
-            place += max(1, end - start)
+            count = min(piece.length - start, size - place)
+            if tokens[place + count - 1] != token + count - 1:
+                # It was ended early, and something else follows.
+                count = next(i for i in range(count) if tokens[place + i] != token + i)
+            parts.append(piece.text(start, start + count))
+            place += count
         return "".join(parts)
 
     def add(self, seed: int, length: int, parts: Sequence[tuple[int, str]], state: Any) -> Segment:
@@ -94,16 +98,24 @@ class Segments:
         number = derive("piece", seed) >> _SHIFT | 1 << 42
         while self._seeds.setdefault(number, seed) != seed:
             number += 1
-        piece = self._known.get(number)
-        if piece is None or piece.length != length:
-            piece = self._known[number] = Segment(number << _SHIFT, length, parts, state)
+        base = number << _SHIFT
+        piece = self._ends.get(base + length - 1)
+        if piece is None:
+            piece = self._ends[base + length - 1] = Segment(base, length, parts, state)
+            # Where a limit or a stop string ends one early, the longest has the text of both.
+            if self._known.setdefault(number, piece).length < length:
+                self._known[number] = piece
         return piece
 
-    def before(self, prompt: Tokens) -> Segment | None:
-        """Return the piece that a prompt ends with, None where it ends with a text."""
-        if not prompt or prompt[-1] < FIRST_PIECE:
-            return None
-        return self._known.get(prompt[-1] >> _SHIFT)
+    def before(self, prompt: Tokens) -> tuple[Segment | None, bool]:
+        """Return the last piece in a prompt, and whether words stand behind it."""
+        size = len(prompt)
+        while size and prompt[size - 1] < FIRST_PIECE:
+            size -= 1
+        if not size:
+            return None, False
+        last = prompt[size - 1]
+        return self._ends.get(last) or self._known.get(last >> _SHIFT), size < len(prompt)
 
     def _chunk_id(self, piece: str) -> int:
         number = crc32(piece.encode("utf-8", "surrogatepass"))

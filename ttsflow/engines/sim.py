@@ -13,7 +13,7 @@ from ttsflow.engines.sim_cache import Cache
 from ttsflow.engines.sim_device import Device
 from ttsflow.engines.sim_live import SimEngine
 from ttsflow.errors import ConfigError
-from ttsflow.protocols import Capabilities, PathsPart
+from ttsflow.protocols import Capabilities, PathsPart, Task
 
 __all__ = ["GIB", "Sim", "blocks_of", "check_bits", "check_share"]
 
@@ -135,6 +135,12 @@ class Sim:
                 own()
             except ConfigError as error:
                 raise error.below("paths") from error
+
+    def check_task(self, task: Task) -> None:
+        """Refuse a task that cannot read these paths."""
+        own = getattr(self.paths, "check_task", None)
+        if own is not None:
+            own(task)
 
     def roofline(self) -> Roofline:
         """Return how long things take on this device."""

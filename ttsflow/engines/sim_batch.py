@@ -48,7 +48,8 @@ class Sequence:
         self.node = node
         self.own = own
         self.order = (0, 0)
-        self.before = self.base = self.todo = self.origin = self.end = self.computed = self.found = self.told = 0
+        self.before = self.base = self.origin = self.end = self.told = 0
+        self.todo = self.computed = self.found = 0
         self.cached: int | None = None
         self.anchor: Node | None = None
         self.host = self.running = self.over = False

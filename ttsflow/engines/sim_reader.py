@@ -48,7 +48,7 @@ class SimReader:
             self._batch.drop(sequence)
 
     def step(self) -> dict[str, int]:
-        """Return who has been read by now, and how many tokens of each were computed."""
+        """Return who has been read by now, and how many tokens each had."""
         if not self._together:
             return self._all()
         device = self._engine.device
@@ -74,7 +74,7 @@ class SimReader:
             verifying = len(self._waiting)
             for sequence in self._batch.step(None):
                 del self._waiting[sequence.name]
-                read[sequence.name] = sequence.prefix - (sequence.cached or 0)
+                read[sequence.name] = sequence.prefix
             self._engine.note(verifying)
         return read
 

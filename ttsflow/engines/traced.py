@@ -84,7 +84,7 @@ def _read(file: str, stamp: int) -> _Trace:
                 kind, problem = event["event"], event["problem"]
                 if kind == "start" and "prompt_tokens" in event:
                     prompts[event["prompt"]] = int(event["prompt_tokens"])
-                if kind != "candidate" or event["finish"] == "failed":
+                if kind != "candidate" or event["finish"] == "failed" or event.get("aside"):
                     continue
                 path = tuple(event["path"])
                 texts[problem, path] = text = event["text"]

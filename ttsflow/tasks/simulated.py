@@ -29,6 +29,7 @@ class SimulatedTask:
     prompt_tokens: int = 150
     seed: int = 0
 
+    reads_law: ClassVar[bool] = True
     stop: ClassVar[tuple[str, ...]] = ()
     separator: ClassVar[str] = "\n\n"
     probe: ClassVar[str] = "\nAnswer: "

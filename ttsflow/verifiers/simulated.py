@@ -32,15 +32,15 @@ class Simulated:
     """Scores the steps that a law has written: right and wrong ones are ``quality`` apart.
 
     The score of a step is the sigmoid of a normal number of standard deviation 1, with mean ``quality`` / 2
-    where the trajectory is right so far and -``quality`` / 2 where it is not: 0 tells nothing, 4 is nearly an
-    oracle. It is a pure function of the text. With ``scores`` another verifier gives the scores.
+    where the trajectory is right so far and -``quality`` / 2 where it is not: 0 tells nothing, 4 nearly all. It
+    is a pure function of the text. With ``scores`` another verifier gives the scores.
 
     With ``model`` reading takes time on the device of engine ``sim``: each candidate is read whole, but for
     what ``prefix_cache`` still holds. ``memory_share`` of the device is the verifier's. The two models take
     turns, or run ``together``. The other settings are those of the engine.
     """
 
-    quality: float = 2.0
+    quality: float = 0.5
     scores: VerifierPart | None = None
     model: str | None = None
     weight_bits: int = 16
@@ -71,6 +71,8 @@ class Simulated:
 
     def check_beside(self, engine: EnginePart) -> None:
         """Refuse an engine without a device, and shares of its memory that do not add up."""
+        if self.scores is None and not isinstance(engine, Sim):
+            raise ConfigError("it reads the marks that engine=sim writes; another engine writes none.", "use")
         if self.model is None:
             return
         if not isinstance(engine, Sim):

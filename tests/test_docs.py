@@ -97,7 +97,8 @@ def on_fake(mapping):
     """Return a composed config with an engine that needs nothing; its own settings are checked first."""
     build("engine", mapping["engine"], "engine", plugins.load())
     if mapping["engine"]["use"] == "sim":
-        return {**mapping, "engine": {**mapping["engine"], "paths": {"use": "law"}}}
+        engine = {**mapping["engine"], "paths": {"use": "law"}}
+        return {**mapping, "engine": engine, "task": {"use": "simulated", "size": 2}}
     return mapping if mapping["engine"]["use"] == "fake" else {**mapping, "engine": {"use": "fake"}}
 
 

@@ -155,3 +155,25 @@ def test_a_pipeline_without_problems_says_so():
 def test_a_task_of_its_own_and_other_problems_exclude_each_other():
     with pytest.raises(ConfigError, match="task of its own"):
         pipeline(task={"use": "arithmetic"}).run(["one?"])
+
+
+def test_a_device_is_named_or_described():
+    named = Pipeline("majority", engine="sim", hardware="a100", task="simulated", n=2)
+    assert named.setup.engine.hardware.bandwidth == 2039
+    own = {"memory_gib": 48, "tflops": 100, "bandwidth": 900}
+    described = Pipeline("majority", engine={"use": "sim", "seats": 4}, hardware=own, task="simulated", n=2)
+    assert described.setup.engine.hardware.memory_gib == 48
+    assert described.setup.sampling.max_tokens == 4096
+
+
+@pytest.mark.parametrize(
+    ("settings", "text"),
+    [
+        ({"engine": "fake", "hardware": "a100"}, "only engine='sim'"),
+        ({"engine": {"use": "sim", "hardware": {}}, "hardware": "a100"}, "given twice"),
+        ({"engine": "sim", "hardware": "a10"}, "Did you mean 'a100'"),
+    ],
+)
+def test_a_device_that_cannot_be_is_refused(settings, text):
+    with pytest.raises(ConfigError, match=text):
+        Pipeline("majority", task="simulated", **settings)

@@ -78,7 +78,7 @@ class Naive:
 
 
 class Request:
-    """What both caches are told of: a prompt, what has been decoded behind it, and how many blocks that takes."""
+    """What both caches are told of: a prompt, and what has been decoded behind it."""
 
     def __init__(self, prompt, parent, own):
         self.prompt, self.parent, self.own = prompt, parent, own

@@ -8,11 +8,13 @@ from pathlib import Path
 
 from rich.table import Table
 
-from ttsflow.errors import MissingExtra
+from ttsflow.errors import ConfigError, MissingExtra
 from ttsflow.listing import wide_console
 from ttsflow.timeline import Moment, read_timeline
 
 __all__ = ["draw", "figures", "show_timeline"]
+
+_KINDS = (".svg", ".png", ".pdf")
 
 
 def figures(moments: Sequence[Moment]) -> dict[str, float]:
@@ -56,7 +58,12 @@ def show_timeline(folder: Path, file: Path) -> Path:
 
 
 def draw(moments: Sequence[Moment], file: Path) -> None:
-    """Draw sequences, blocks and what was thrown out over time. Raises ``MissingExtra``."""
+    """Draw sequences, blocks and what was thrown out over time.
+
+    Raises ``MissingExtra`` without matplotlib and ``ConfigError`` for a file name without a known ending.
+    """
+    if file.suffix not in _KINDS:
+        raise ConfigError(f"{file.suffix or file.name} is no kind of picture; use {', '.join(_KINDS)}.")
     try:
         import matplotlib as mpl  # noqa: PLC0415 - an extra
     except ImportError as error:

@@ -91,7 +91,7 @@ def _read(file: str, stamp: int) -> _Trace:
                 parent = texts.get((problem, path[:-1]), "")
                 said = text.removeprefix(parent)
                 piece = _Piece(int(event["tokens_new"]), said, event["finish"])
-            except (ValueError, KeyError, TypeError) as error:
+            except (ValueError, KeyError, TypeError, AttributeError) as error:
                 raise DataError(f"{file}:{number}: is no event of a trace: {error}", "run") from error
             pieces.setdefault(problem, {})[path] = piece
     if not pieces:

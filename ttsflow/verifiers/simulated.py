@@ -32,8 +32,8 @@ class Simulated:
     """Scores the steps that a law has written: right and wrong ones are ``quality`` apart.
 
     The score of a step is the sigmoid of a normal number of standard deviation 1, with mean ``quality`` / 2
-    where the trajectory is right so far and -``quality`` / 2 where it is not: 0 tells nothing, 4 nearly all. It
-    is a pure function of the text. With ``scores`` another verifier gives the scores.
+    where the trajectory is right so far and -``quality`` / 2 where it is not: 0 tells nothing, 4 nearly all.
+    It is a pure function of the text. With ``scores`` another verifier gives the scores.
 
     With ``model`` reading takes time on the device of engine ``sim``: each candidate is read whole, but for
     what ``prefix_cache`` still holds. ``memory_share`` of the device is the verifier's. The two models take

@@ -1,0 +1,100 @@
+"""What ran when: kept small, written beside a run, read back, put into figures and drawn."""
+
+from itertools import pairwise
+
+import pytest
+
+from ttsflow import cli
+from ttsflow.analysis.timeline import draw, figures
+from ttsflow.errors import ConfigError, DataError
+from ttsflow.timeline import FILE, Moment, Timeline, read_timeline, write_timeline
+
+
+def moment(seconds, running=0, **counts):
+    known = dict.fromkeys(Moment._fields, 0) | {"seconds": seconds, "running": running} | counts
+    return Moment(**known)
+
+
+def test_a_long_run_stays_small_and_keeps_its_order():
+    timeline = Timeline()
+    for step in range(20_000):
+        if timeline.due():
+            timeline.add(moment(step / 10, step))
+    kept = timeline.moments
+    assert 2048 <= len(kept) <= 4096
+    assert kept == sorted(kept)
+    assert kept[-1].running > 19_000
+    gaps = [after.running - before.running for before, after in pairwise(kept)]
+    assert max(gaps) <= 2 * min(gaps)
+
+
+def test_what_is_written_is_read(tmp_path):
+    moments = [moment(0.5, 3, used=7), moment(1.25, 2, evicted=4, verifying=1)]
+    write_timeline(tmp_path, moments)
+    assert read_timeline(tmp_path) == moments
+
+
+def test_nothing_is_written_of_an_engine_that_keeps_no_count(tmp_path):
+    write_timeline(tmp_path, [])
+    assert not (tmp_path / FILE).exists()
+    with pytest.raises(DataError, match="holds no timeline"):
+        read_timeline(tmp_path)
+
+
+@pytest.mark.parametrize("line", ["1.0,2", "soon,1,1,1,1,1,1,1,1,1", "1.0,1,1,1,1,1,1,1,1,1,1"])
+def test_a_broken_line_is_named(tmp_path, line):
+    write_timeline(tmp_path, [moment(0.5)])
+    with (tmp_path / FILE).open("a") as file:
+        file.write(line + "\n")
+    with pytest.raises(DataError, match=f"{FILE}:3: is no moment"):
+        read_timeline(tmp_path)
+
+
+def test_a_file_without_moments_is_refused(tmp_path):
+    (tmp_path / FILE).write_text(",".join(Moment._fields) + "\n")
+    with pytest.raises(DataError, match="is empty"):
+        read_timeline(tmp_path)
+
+
+def test_figures_are_means_over_time_and_totals():
+    moments = [
+        moment(0.0),
+        moment(1.0, 4, used=10, decoded=4),
+        moment(4.0, 2, used=20, decoded=10, evicted=3, verifying=5),
+    ]
+    found = figures(moments)
+    assert found["mean running"] == pytest.approx((1 * 4 + 3 * 2) / 4)
+    assert found["mean blocks in use"] == pytest.approx((1 * 10 + 3 * 20) / 4)
+    assert found["share of time verifying"] == pytest.approx(3 / 4)
+    assert (found["most running"], found["tokens decoded"], found["blocks evicted"]) == (4, 10, 3)
+
+
+def test_one_moment_has_figures():
+    assert figures([moment(0.0, 1)])["mean running"] == 0
+
+
+def test_the_command_draws_a_run_of_the_simulator(tmp_path, capsys):
+    run = tmp_path / "a run"
+    words = ["engine=sim", "task=simulated", "strategy=best_of_n", "strategy.n=8", "task.size=2"]
+    words += ["verifier=simulated", "verifier.model=skywork-prm-1.5b", "engine.memory_share=0.4"]
+    assert cli.main(["run", *words, f"hydra.run.dir='{run}'"]) == 0
+    moments = read_timeline(run)
+    assert any(m.running for m in moments)
+    assert any(m.verifying for m in moments)
+    assert moments[-1].running == moments[-1].waiting == 0
+    assert [m.seconds for m in moments] == sorted(m.seconds for m in moments)
+    capsys.readouterr()
+    assert cli.main(["timeline", str(run)]) == 0
+    assert "tokens decoded" in capsys.readouterr().out
+    assert (run / "timeline.svg").read_text().startswith("<?xml")
+
+
+def test_an_unknown_kind_of_picture_is_refused(tmp_path):
+    with pytest.raises(ConfigError, match="no kind of picture"):
+        draw([moment(0.0)], tmp_path / "a.docx")
+
+
+@pytest.mark.parametrize("name", ["a.png", "a.pdf"])
+def test_other_kinds_of_pictures(tmp_path, name):
+    draw([moment(0.0), moment(1.0, 2)], tmp_path / name)
+    assert (tmp_path / name).stat().st_size > 1000

@@ -158,10 +158,12 @@ def test_a_task_of_its_own_and_other_problems_exclude_each_other():
 
 
 def test_a_device_is_named_or_described():
-    named = Pipeline("majority", engine="sim", hardware="a100", task="simulated", n=2)
+    named = ttsflow.Pipeline("majority", engine="sim", hardware="a100", task="simulated", n=2)
     assert named.setup.engine.hardware.bandwidth == 2039
     own = {"memory_gib": 48, "tflops": 100, "bandwidth": 900}
-    described = Pipeline("majority", engine={"use": "sim", "seats": 4}, hardware=own, task="simulated", n=2)
+    described = ttsflow.Pipeline(
+        "majority", engine={"use": "sim", "seats": 4}, hardware=own, task="simulated", n=2
+    )
     assert described.setup.engine.hardware.memory_gib == 48
     assert described.setup.sampling.max_tokens == 4096
 
@@ -176,4 +178,4 @@ def test_a_device_is_named_or_described():
 )
 def test_a_device_that_cannot_be_is_refused(settings, text):
     with pytest.raises(ConfigError, match=text):
-        Pipeline("majority", task="simulated", **settings)
+        ttsflow.Pipeline("majority", task="simulated", **settings)

@@ -169,3 +169,13 @@ def test_a_budget_is_true_when_it_limits_something():
     assert not Budget()
     assert Budget(problem={"tokens": 1})
     assert Budget(run={"tokens": 1})
+
+
+@pytest.mark.parametrize("quoted", [1, 2, 5])
+def test_more_samples_may_end_than_were_quoted(quoted):
+    book = ledger(problem={"tokens": 1000.0})
+    account = book.account(0.0)
+    spend(book, account, samples=2, tokens=10)
+    assert book.quote(account, quoted, 0.0, 0.0).price["tokens"] == 10 * quoted
+    spend(book, account, samples=quoted + 2, tokens=10)
+    assert not any(account.reserved.values())

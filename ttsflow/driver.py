@@ -261,7 +261,7 @@ class Driver:
         reason: str | None = None,
     ) -> None:
         del self._cases[case]
-        state = state.with_(stopped=state.stopped or case.account.early)
+        state = state.with_(stopped=state.early or case.account.early)
         usage = self.ledger.close(case.account, self.engine.now())
         self._record(
             make_result(
@@ -307,4 +307,5 @@ def _is_sound(state: State) -> bool:
         and all(isinstance(candidate, Candidate) for candidate in state.pool)
         and isinstance(state.answer, Answer | None)
         and isinstance(state.stopped, str | None)
+        and isinstance(state.ended, str | None)
     )

@@ -135,7 +135,8 @@ class Ledger:
         """Count samples that have ended; what was reserved for them is now spent."""
         self._samples += samples
         left = max(0, account.quoted - samples)
-        account.reserved = {unit: price * left / account.quoted for unit, price in account.reserved.items()}
+        share = left / account.quoted if left else 0.0
+        account.reserved = {unit: price * share for unit, price in account.reserved.items() if left}
         account.quoted = left
 
     def cost(self, usage: Usage) -> dict[str, float]:

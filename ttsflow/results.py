@@ -44,7 +44,7 @@ def make_result(
         answer=state.answer.text if state.answer else None,
         outcome=outcome,
         correct=correct,
-        stopped=state.stopped,
+        stopped=state.early,
         usage=usage,
         cost=cost,
         candidates=len(pool),
@@ -58,9 +58,9 @@ def make_result(
 
 def _partial(outcome: Outcome, pool: Sequence[Candidate]) -> str | None:
     """Return the best of what was cut, by score and then length, where nothing else came of a problem."""
-    if outcome != "truncated":
-        return None
     cut = [candidate for candidate in pool if candidate.finish in {"length", "step", "aborted"}]
+    if outcome != "truncated" or not cut:
+        return None
     return max(cut, key=lambda c: (c.score is not None, c.score or 0.0, len(c.tokens))).text
 
 
@@ -68,7 +68,7 @@ def _why(outcome: Outcome, pool: Sequence[Candidate], state: State) -> str | Non
     """Return why there is no answer, as far as the pool shows it."""
     if outcome == "abstained":
         if any(candidate.answer for candidate in pool):
-            return state.stopped
+            return state.early
         return f"none of {len(pool)} samples gave an answer" if pool else "no sample was drawn"
     ends = {"failed"} if outcome == "failed" else {"length"}
     told = next((c.reason for c in pool if c.reason and c.finish in ends), None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from importlib import metadata
 from types import TracebackType
@@ -97,7 +98,10 @@ class Session:
     ) -> None:
         """Close the verifier; an engine that was interrupted midway is not kept."""
         if self._verifier is not None:
-            self._verifier.close()
+            try:
+                self._verifier.close()
+            except Exception as failed:  # noqa: BLE001 - what was done is not lost over it
+                warnings.warn(f"the verifier could not be closed: {failed}", stacklevel=2)
         if self.dead is not None or (kind is not None and not issubclass(kind, Exception)):
             warm.close_all()
 

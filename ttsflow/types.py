@@ -188,8 +188,9 @@ class State:
     """What a stage receives and returns: one problem and all that is known about it so far.
 
     ``round`` counts the rounds of the innermost ``repeat``, ``last`` says this is the final one.
-    ``chosen`` is the candidate that stands for ``answer``. ``stopped`` is a reason, set whenever
-    anything ended early. ``spent`` is the problem's usage when this state was made.
+    ``chosen`` is the candidate that stands for ``answer``. ``stopped`` is the reason for which a loop must
+    end, ``ended`` that of what ended early by itself and ends nothing else. ``spent`` is the problem's usage
+    when this state was made.
     """
 
     problem: Problem
@@ -201,6 +202,12 @@ class State:
     last: bool = False
     spent: Usage = Usage()
     stopped: str | None = None
+    ended: str | None = None
+
+    @property
+    def early(self) -> str | None:
+        """Why anything ended early; None when nothing did."""
+        return self.stopped or self.ended
 
     def with_(self, **changes: Any) -> State:
         """Return a copy with some fields changed."""

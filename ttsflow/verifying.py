@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import math
 import time
 from collections.abc import Callable
+from numbers import Real
 from typing import Any
 
 from ttsflow.errors import ConfigError
@@ -14,6 +14,7 @@ from ttsflow.flight import Case, Frame, Scoring
 from ttsflow.ops import Score, Scored, Verdict
 from ttsflow.protocols import Verifier
 from ttsflow.trace import Recorder
+from ttsflow.verifiers.batch import finite, scores_in
 
 __all__ = ["Verifying"]
 
@@ -59,7 +60,7 @@ class Verifying:
                 self.verifier.submit(name, frame.case.problem, candidate)
             except ConfigError:
                 raise
-            except Exception as error:  # noqa: BLE001 - a verifier that breaks fails one candidate
+            except (Exception, SystemExit) as error:  # noqa: BLE001 - a verifier that breaks fails one candidate
                 self._refused.append(Verdict(name, (), reason=_said(error)))
 
     def step(self) -> bool:
@@ -68,10 +69,10 @@ class Verifying:
             return False
         verdicts, self._refused = self._refused, []
         try:
-            verdicts += self.verifier.step()
+            verdicts += [_checked(verdict) for verdict in self.verifier.step()]
         except ConfigError:
             raise
-        except Exception as error:  # noqa: BLE001 - a verifier that breaks fails what it was asked for
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - one that breaks fails what it was asked for
             done = {verdict.id for verdict in verdicts}
             broken = [name for name in self.pending if name not in done]
             verdicts += [Verdict(name, (), reason=_said(error)) for name in broken]
@@ -100,8 +101,7 @@ class Verifying:
     def cancel(self, case: Case) -> None:
         """Forget everything a problem waits for."""
         names = [name for scoring in case.scorings for name in scoring.ids if name in self.pending]
-        if names and self.verifier is not None:
-            self.verifier.cancel(names)
+        self._forget(names)
         for name in names:
             del self.pending[name], self._asked[name]
         case.scorings.clear()
@@ -109,7 +109,7 @@ class Verifying:
     def close(self) -> None:
         """Leave nothing with the verifier."""
         if self.pending and self.verifier is not None:
-            self.verifier.cancel(list(self.pending))
+            self._forget(list(self.pending))
             self.pending.clear()
             self._asked.clear()
 
@@ -118,9 +118,7 @@ class Verifying:
         if scoring is None:
             return
         del self._asked[verdict.id]
-        # A score that is no number is a missing score, whoever gave it.
-        known = tuple(s if s is not None and math.isfinite(s) else None for s in verdict.scores)
-        scoring.verdicts[verdict.id] = verdict._replace(scores=known)
+        scoring.verdicts[verdict.id] = verdict
         case = scoring.frame.case
         case.account.verifier += verdict.tokens
         if len(scoring.verdicts) < len(scoring.ids):
@@ -136,5 +134,33 @@ class Verifying:
         self.deliver(scoring.frame, Scored(verdicts, case.account.usage(self.now())))
 
 
-def _said(error: Exception) -> str:
+def _checked(verdict: Any) -> Verdict:
+    """Return a verdict as the rest of the program may rely on it; one that is none of that says so.
+
+    A score that is no finite number is a missing score, whoever gave it. Raises ``TypeError`` for what does
+    not even say which candidate it is about.
+    """
+    if not isinstance(verdict, Verdict):
+        msg = f"step() returned {type(verdict).__name__} where a Verdict is wanted"
+        raise TypeError(msg)
+    fields: tuple[Any, ...] = verdict
+    name, scores, tokens, said = fields
+    reason = str(said or "")
+    given = scores_in(scores)
+    if given is None:
+        reason = reason or f"the verifier gave {type(scores).__name__} instead of a list of step scores"
+    odd = [score for score in given or () if score is not None and not _is_number(score)]
+    if odd:
+        reason = reason or f"the verifier gave the score {odd[0]!r:.40}, which is no number"
+    count = finite(tokens)
+    if count is None or count < 0 or count != int(count):
+        reason, tokens = reason or f"the verifier counted {tokens!r:.40} tokens, which is no count", 0
+    return Verdict(name, tuple(map(finite, given or ())), int(tokens), reason)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def _said(error: BaseException) -> str:
     return f"the verifier raised {type(error).__name__}: {error}"

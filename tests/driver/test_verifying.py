@@ -124,3 +124,90 @@ def test_a_config_error_ends_the_run(tools, where):
     setattr(verifier, where, refuse)
     with pytest.raises(ConfigError, match="wrong file"):
         run(tools, verifier)
+
+
+@pytest.mark.parametrize(
+    ("fields", "text"),
+    [
+        ({"scores": ("0.9",)}, "the score '0.9', which is no number"),
+        ({"scores": (True,)}, "the score True, which is no number"),
+        ({"scores": ([0.5],)}, "which is no number"),
+        ({"scores": None}, "NoneType instead of a list"),
+        ({"scores": 0.5}, "float instead of a list"),
+        ({"scores": "0.5"}, "str instead of a list"),
+        ({"tokens": None}, "counted None tokens"),
+        ({"tokens": "3"}, "counted '3' tokens"),
+        ({"tokens": -5}, "counted -5 tokens"),
+        ({"tokens": 1.5}, "counted 1.5 tokens"),
+        ({"tokens": float("nan")}, "counted nan tokens"),
+        ({"reason": 7}, "7"),
+    ],
+)
+def test_a_verdict_that_is_none_fails_its_candidate_alone(tools, fields, text):
+    class Odd(Verifier):
+        def submit(self, id, problem, candidate):
+            self.waiting[id] = candidate
+
+        def step(self):
+            done, self.waiting = self.waiting, {}
+            return [
+                Verdict(**{"id": name, "scores": (0.5,), "tokens": 1, **(fields if odd(candidate) else {})})
+                for name, candidate in done.items()
+            ]
+
+    results, trace = run(tools, Odd())
+    assert trace.reasons
+    assert all(text in reason for reason in trace.reasons)
+    assert any(result.outcome == "answered" for result in results.values())
+    assert all(result.usage.verifier >= 0 for result in results.values())
+
+
+@pytest.mark.parametrize("score", [10**400, float("inf"), float("nan"), None])
+def test_a_score_without_a_value_is_missing(tools, score):
+    class Missing(Verifier):
+        def step(self):
+            return [verdict._replace(scores=(score,)) for verdict in super().step()]
+
+    results, trace = run(tools, Missing())
+    assert not trace.reasons
+    assert {result.outcome for result in results.values()} <= {"abstained", "truncated"}
+
+
+def test_numbers_of_numpy_are_numbers(tools):
+    import numpy as np
+
+    class Numpy(Verifier):
+        def step(self):
+            return [v._replace(scores=(np.float32(0.5),), tokens=np.int64(2)) for v in super().step()]
+
+    results, trace = run(tools, Numpy())
+    scores = [score for kind, data in trace.events if kind == "score" for score in data["scores"]]
+    assert set(map(type, scores)) == {float}
+    assert all(type(result.usage.verifier) is int for result in results.values())
+
+
+@pytest.mark.parametrize("news", [("v1", (0.5,), 0, ""), None, {"v1": 0.5}])
+def test_what_is_no_verdict_at_all_fails_what_was_asked(tools, news):
+    class Strange(Verifier):
+        def step(self):
+            return [news]
+
+    results, trace = run(tools, Strange())
+    assert len(results) == 8
+    assert all("where a Verdict is wanted" in reason for reason in trace.reasons)
+
+
+@pytest.mark.parametrize("place", ["submit", "step"])
+def test_an_exit_within_a_verifier_ends_no_process(tools, place):
+    class Leaves(Verifier):
+        def submit(self, id, problem, candidate):
+            if place == "submit":
+                raise SystemExit(3)
+            super().submit(id, problem, candidate)
+
+        def step(self):
+            raise SystemExit(3)
+
+    results, trace = run(tools, Leaves())
+    assert len(results) == 8
+    assert all("SystemExit" in reason for reason in trace.reasons)

@@ -142,9 +142,9 @@ def test_a_share_may_be_demanded(least, winner, kit):
 def test_a_share_that_is_missed_is_recorded_unless_something_stopped_before(kit):
     pool = [kit.cand(0, "A"), kit.cand(1, "B")]
     end = kit.Driver().run(Aggregate(least=0.7), kit.state(*pool))
-    assert end.stopped == "leading answer has 50% of the votes, 70% are needed"
+    assert end.early == "leading answer has 50% of the votes, 70% are needed"
     end = kit.Driver().run(Aggregate(least=0.7), kit.state(*pool, stopped="earlier"))
-    assert end.stopped == "earlier"
+    assert end.early == "earlier"
 
 
 @pytest.mark.parametrize(

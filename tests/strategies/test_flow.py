@@ -79,7 +79,24 @@ def test_a_loop_ends_when_its_condition_holds(kit):
     adds = Adds(kit)
     end = drive(Repeat({"s": adds}, at_most=9, until=PoolSize(4)), kit.state(), nothing)
     assert len(adds.states) == 4
-    assert end.stopped == "pool of 4"
+    assert end.ended == "pool of 4"
+    assert end.stopped is None
+
+
+def test_a_loop_that_ends_by_its_condition_ends_no_loop_around_it(kit):
+    inner, after = Adds(kit), Adds(kit)
+    loops = {"inner": Repeat({"s": inner}, at_most=9, until=PoolSize(2)), "after": after}
+    end = drive(Repeat(loops, at_most=3), kit.state(), nothing)
+    assert len(after.states) == 3
+    assert end.early == "pool of 6"
+
+
+def test_a_stage_that_stops_within_an_inner_loop_ends_the_outer_one_as_well(kit):
+    stops, after = Adds(kit, stopped="funds low"), Adds(kit)
+    loops = {"inner": Repeat({"s": stops}, at_most=9), "after": after}
+    end = drive(Repeat(loops, at_most=3), kit.state(), nothing)
+    assert not after.states
+    assert end.stopped == "funds low"
 
 
 def test_the_natural_end_is_not_an_early_stop(kit):

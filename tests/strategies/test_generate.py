@@ -138,7 +138,7 @@ def test_nothing_is_asked_for_when_a_condition_holds_already(reason, before, aft
     driver = kit.Driver()
     end = driver.run(GenerateStage(3, unless=lambda state: reason), kit.state(stopped=before))
     assert not driver.ops
-    assert end.stopped == after
+    assert end.early == after
 
 
 def test_a_condition_that_does_not_hold_changes_nothing(kit):

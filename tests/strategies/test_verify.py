@@ -102,3 +102,11 @@ def test_a_candidate_that_could_not_be_scored_is_failed_and_has_no_vote(kit):
 
 def test_it_needs_a_verifier():
     assert Verify().needs == {"verifier"}
+
+
+def test_a_product_with_a_negative_score_fails_its_candidate_alone(kit):
+    driver = kit.Driver(scores={(0,): Verdict("", (0.5, -0.1)), (1,): Verdict("", (0.5, 0.4))})
+    end = driver.run(Verify("prod"), kit.state(kit.cand(0, "A"), kit.cand(1, "B")))
+    assert [c.finish for c in end.pool] == ["failed", "stop"]
+    assert "needs step scores >= 0" in end.pool[0].reason
+    assert end.pool[1].score == pytest.approx(0.2)

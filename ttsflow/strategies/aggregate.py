@@ -129,7 +129,7 @@ class Aggregate:
         share = top / total if total else 0.0
         if share < self.least:
             reason = f"leading answer has {share:.0%} of the votes, {self.least:.0%} are needed"
-            return state.with_(answer=None, chosen=None, stopped=state.stopped or reason)
+            return state.with_(answer=None, chosen=None, ended=state.ended or reason)
         return state.with_(answer=chosen.answer, chosen=chosen)
 
     def _weights(self, pool: Sequence[Candidate]) -> list[float]:

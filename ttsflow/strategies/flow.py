@@ -81,7 +81,7 @@ class Repeat:
             raise ConfigError(f"at least one round is needed, got {self.at_most}.", "at_most")
 
     def __call__(self, state: State) -> Steps:
-        """Run rounds; ``stopped`` keeps why the loop ended early, if it did."""
+        """Run rounds; ``stopped`` or ``ended`` keeps why the loop ended early, if it did."""
         outer = state
         state = state.with_(stopped=None)
         for number in range(self.at_most):
@@ -99,7 +99,8 @@ class Repeat:
                 break
             reason = holds(self.until, state) if self.until else None
             if reason is not None:
-                state = state.with_(stopped=reason or None)
+                # The loop is over, and what it stands in goes on.
+                state = state.with_(ended=reason or state.ended)
                 break
             if state.pool == before:
                 break
@@ -159,9 +160,12 @@ class Each:
         body = Sequence(self.stages)
         branches = tuple((body, state.with_(pool=tuple(part), answer=None)) for part in parts.values())
         ends: tuple[State, ...] = yield Fork(branches)
-        reasons = [end.stopped for end in ends if end.stopped]
+        early = [end.early for end in ends if end.early]
+        stopped = [end.stopped for end in ends if end.stopped]
+        whole = len(parts)
         return state.with_(
             pool=tuple(candidate for end in ends for candidate in end.pool),
             spent=max((end.spent for end in ends), key=lambda usage: usage.decoded),
-            stopped=state.stopped or (reasons[0] if len(reasons) == len(ends) else None),
+            stopped=state.stopped or (stopped[0] if len(stopped) == whole else None),
+            ended=state.ended or (early[0] if len(early) == whole else None),
         )

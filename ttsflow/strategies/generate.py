@@ -93,7 +93,7 @@ class GenerateStage:
             return state
         reason = None if self.unless is None else holds(self.unless, state)
         if reason is not None:
-            return state.with_(stopped=state.stopped or reason or None)
+            return state.with_(ended=state.ended or reason or None)
         if self.unit != "whole" and state.pool:
             return (yield from self._extend(state))
         got: Generated = yield Generate((self.request(None, last=state.last),) * count, self._watch(state))

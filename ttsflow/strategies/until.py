@@ -136,7 +136,7 @@ class Stopped:
 
     def __call__(self, state: State) -> str | None:
         """Return that stage's reason."""
-        return state.stopped
+        return state.early
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,9 +80,14 @@ def with_scores(
     """Return the pool with the verdicts on those ``asked`` about, in the order of asking."""
     scored = {}
     for candidate, verdict in zip(asked.values(), verdicts, strict=True):
-        if verdict.reason:
-            scored[candidate.path] = candidate.with_(finish="failed", answer=None, reason=verdict.reason)
+        reason, score = verdict.reason, None
+        if not reason:
+            try:
+                score = reduce_scores(verdict.scores, reduce)
+            except ValueError as error:
+                reason = str(error)
+        if reason:
+            scored[candidate.path] = candidate.with_(finish="failed", answer=None, reason=reason)
         else:
-            score = reduce_scores(verdict.scores, reduce)
             scored[candidate.path] = candidate.with_(scores=verdict.scores, score=score)
     return tuple(scored.get(candidate.path, candidate) for candidate in pool)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from numbers import Real
+from typing import Any, NamedTuple
 
 from ttsflow.errors import ConfigError
 from ttsflow.ops import Verdict
 from ttsflow.types import Candidate, Problem
 
-__all__ = ["Batched", "ScoreBatch", "check_separator", "check_unchecked", "steps_of"]
+__all__ = ["Batched", "ScoreBatch", "check_separator", "check_unchecked", "finite", "scores_in", "steps_of"]
 
 Item = tuple[Problem, Candidate]
 ScoreBatch = Callable[[Sequence[Item]], Sequence[Sequence[float | None]]]
@@ -37,6 +38,12 @@ def check_unchecked(score: float | None) -> None:
     """Raise ``ConfigError`` for a score of steps that say nothing which is no score."""
     if score is not None and not 0 <= score <= 1:
         raise ConfigError(f"must lie between 0 and 1 or be null, got {score!r}", "unchecked")
+
+
+class _Failed(NamedTuple):
+    """Why there are no scores."""
+
+    reason: str
 
 
 class Batched:
@@ -66,8 +73,9 @@ class Batched:
         if not items:
             return []
         replies = self._ask(items)
-        if isinstance(replies, str):
-            replies = [reply[0] if isinstance(reply, list) else reply for reply in map(self._alone, items)]
+        if isinstance(replies, _Failed):
+            alone = map(self._ask, ([item] for item in items))
+            replies = [reply if isinstance(reply, _Failed) else reply[0] for reply in alone]
         return [
             self._verdict(name, item[1], reply)
             for (name, item), reply in zip(pending.items(), replies, strict=True)
@@ -82,38 +90,46 @@ class Batched:
         """Forget everything; may be called twice."""
         self._pending.clear()
 
-    def _ask(self, items: list[Item]) -> list[object] | str:
+    def _ask(self, items: list[Item]) -> list[object] | _Failed:
         """Return one reply per item, or why there is none."""
         try:
             replies: list[object] = list(self._score(items))
-        except Exception as error:  # noqa: BLE001 - a verifier that fails must not end the run
-            return f"{type(error).__name__}: {error}"
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - a verifier that fails must not end the run
+            return _Failed(f"{type(error).__name__}: {error}")
         if len(replies) != len(items):
-            return f"returned {len(replies)} results for {len(items)} candidates"
+            return _Failed(f"returned {len(replies)} results for {len(items)} candidates")
         return replies
 
-    def _alone(self, item: Item) -> list[object] | str:
-        return self._ask([item])
-
     def _verdict(self, id: str, candidate: Candidate, reply: object) -> Verdict:
-        if isinstance(reply, str):
-            return Verdict(id, (), reason=reply)
-        try:
-            values = list(reply)  # type: ignore[call-overload]
-        except TypeError:
+        if isinstance(reply, _Failed):
+            return Verdict(id, (), reason=reply.reason)
+        values = scores_in(reply)
+        if values is None:
             return Verdict(id, (), reason=f"returned {type(reply).__name__} instead of a list of step scores")
         steps = None if self._separator is None else len(steps_of(candidate.text, self._separator))
         if steps is not None and len(values) != steps:
             return Verdict(id, (), reason=f"returned {len(values)} scores for {steps} steps")
-        scores = tuple(_score(value) for value in values)
+        scores = tuple(finite(value) for value in values)
         wrong = [
             value for value, score in zip(values, scores, strict=True) if score is None and value is not None
         ]
         return Verdict(id, scores, reason=f"{wrong[0]!r} is no finite number" if wrong else "")
 
 
-def _score(value: object) -> float | None:
+def scores_in(reply: Any) -> list[Any] | None:
+    """Return the scores that a verifier gave, None when what it gave is no list of anything."""
+    try:
+        return None if isinstance(reply, str | bytes) else list(reply)
+    except Exception:  # noqa: BLE001 - whatever it is: a plugin's own sequence may raise anything
+        return None
+
+
+def finite(value: object) -> float | None:
+    """Return a score as a float, None when it is no finite number."""
     if isinstance(value, bool) or not isinstance(value, Real):
         return None
-    number = float(value)
+    try:
+        number = float(value)
+    except (OverflowError, ValueError):
+        return None
     return number if math.isfinite(number) else None

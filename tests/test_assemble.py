@@ -2,6 +2,8 @@
 
 import pytest
 
+from ttsflow import Pipeline
+from ttsflow.assemble import assemble
 from ttsflow.engines import warm
 from ttsflow.errors import ConfigError
 from ttsflow.protocols import Capabilities
@@ -52,9 +54,28 @@ WRONG = [
     ({"limit": 0}, "limit", "at least one problem"),
     ({"concurrency": 0}, "concurrency", "at least one problem"),
     ({"strategy": stage(use="generate", n=0)}, "strategy.stages.x.n", "at least one sample"),
+    (
+        {"strategy": stage(use="generate", multiple_of=0)},
+        "strategy.stages.x.multiple_of",
+        "at least 1, got 0",
+    ),
     ({"strategy": stage(use="genrate")}, "strategy.stages.x.use", "Did you mean 'generate'"),
     ({"engine": {"use": "fake", "capacity": 0}}, "engine.capacity", "at least 1"),
     ({"task": {"use": "arithmetic", "size": 0}}, "task.size", "between 1 and"),
+    ({"verifier": {"use": "tests"}}, "verifier.use", "are none"),
+    ({"verifier": {"use": "simulated", "scores": {"use": "tests"}}}, "verifier.scores.use", "are none"),
+    (
+        {"verifier": {"use": "simulated", "scores": {"use": "tests", "which": "hidden"}}},
+        "verifier.scores.evaluation",
+        "upper bound",
+    ),
+    ({"verifier": {"use": "judge", "top": 21}}, "verifier", "needs 21 log-probabilities"),
+    (
+        {"verifier": {"use": "judge", "engine": {"use": "fake"}, "top": 21}},
+        "verifier.engine",
+        "needs 21 log-probabilities",
+    ),
+    ({"verifier": {"use": "judge"}, "engine": {"use": "replay"}}, "verifier", "plays back"),
 ]
 
 
@@ -110,3 +131,25 @@ def test_an_engine_that_lacks_what_is_needed_is_refused(missing, changes, path, 
     with pytest.raises(ConfigError) as caught:
         run_config(config(**changes), tmp_path / "lacks")
     assert caught.value.path == path
+
+
+def test_a_pipeline_refuses_a_judge_that_its_engine_cannot_answer_when_it_is_made():
+    with pytest.raises(ConfigError, match="needs 21 log-probabilities"):
+        Pipeline("best_of_n", engine={"use": "fake"}, verifier={"use": "judge", "top": 21})
+
+
+def test_a_judge_with_an_engine_of_its_own_asks_nothing_of_the_one_of_the_run():
+    verifier = {"use": "judge", "engine": {"use": "fake"}}
+    assert assemble(config(verifier=verifier, engine={"use": "fake", "logprobs": 0})).verifier
+
+
+def test_a_task_of_a_plugin_can_say_that_its_answers_are_programs(install, hook):
+    install(
+        "writes",
+        hook('registry.add("task", "writes", "writes.part:Writes")'),
+        {
+            "part.py": "from dataclasses import dataclass\nfrom ttsflow.testing import FakeTask\n"
+            "@dataclass(frozen=True)\nclass Writes(FakeTask):\n    gives_programs = True\n"
+        },
+    )
+    assert assemble(config(task={"use": "writes"}, verifier={"use": "tests"})).verifier

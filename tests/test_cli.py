@@ -13,6 +13,7 @@ import yaml
 
 from ttsflow import cli, config, plugins
 from ttsflow.build import build
+from ttsflow.recordings import Recording, Sample, write_recordings
 
 FAKE = ["engine=fake", "limit=2", "strategy.n=2"]
 
@@ -346,9 +347,18 @@ def shell(line):
     return subprocess.run(["sh", "-c", line], capture_output=True, text=True, check=False)
 
 
-def test_closed_output_and_a_reader_that_has_seen_enough():
-    code = "import sys; from ttsflow.cli import main; sys.exit(main(['replay-table']))"
+def test_closed_output_and_a_reader_that_has_seen_enough(tmp_path):
+    samples = tuple(Sample(f"{i % 3}", 5 + i, i % 3 == 0, "stop") for i in range(8))
+    recordings = [Recording(f"m/{i}/0", samples, model="m", dataset=f"d{i}", gold="0") for i in range(9)]
+    write_recordings(tmp_path / "t.jsonl", recordings)
+    code = "import sys; from ttsflow.cli import main; sys.exit(main(['replay-table', 't.jsonl']))"
     command = f'"{sys.executable}" -c "{code}"'
     closed = shell(f"{command} >&-")
     assert (closed.returncode, closed.stderr) == (0, "")
     assert shell(f"({command}; echo $? >&2) | head -1 >/dev/null").stderr.strip() in {"141", "0"}
+
+
+@pytest.mark.slow
+def test_without_a_file_the_recording_of_the_package_is_read(capsys):
+    assert cli.main(["replay-table", "--json"]) == 0
+    assert len(json.loads(capsys.readouterr().out)) >= 20

@@ -1,6 +1,7 @@
 """Composing: what comes out, what is refused and how, mounted strategies, and no trace left behind."""
 
 import threading
+from functools import cache
 
 import pytest
 from hydra.core.config_store import ConfigStore
@@ -20,6 +21,12 @@ STRATEGIES = [entry.name for entry in plugins.load().entries("strategy")]
 
 def built(mapping):
     return build("stage", mapping, "strategy", plugins.load())
+
+
+@cache
+def shipped(name):
+    """Return the part that a shipped strategy is; the tests below share it."""
+    return built(compose([f"strategy={name}"])["strategy"])
 
 
 @pytest.fixture
@@ -83,7 +90,7 @@ def test_two_runs_in_one_second_have_two_folders():
 
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_every_strategy_builds_and_is_what_explain_says(name):
-    part = built(compose([f"strategy={name}"])["strategy"])
+    part = shipped(name)
     plain = explain(part, plugins.load())
     assert built(plain) == part
     assert dict(walk(part)) == dict(walk(built(plain)))
@@ -112,7 +119,7 @@ def test_every_config_file_builds_and_says_what_it_is(option):
 
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_explain_can_be_pasted_into_a_file(name, folder):
-    part = built(compose([f"strategy={name}"])["strategy"])
+    part = shipped(name)
     where = folder(strategy__pasted=to_yaml(explain(part, plugins.load())))
     assert built(compose(["strategy=pasted"], where)["strategy"]) == part
 
@@ -259,7 +266,7 @@ def test_every_strategy_can_stand_inside_another(name, folder):
     part = built(compose(["strategy=outer", "strategy.stages.first.after=last"], where)["strategy"])
     assert list(part.stages) == ["last", "first", "again"]
     assert part.stages["first"] == built(strategy(name, {"n": 8}))
-    assert part.stages["again"] == built(compose([f"strategy={name}"])["strategy"])
+    assert part.stages["again"] == shipped(name)
 
 
 def test_a_strategy_by_name_takes_nested_settings():

@@ -128,6 +128,19 @@ def test_exceptions_of_the_code_reach_the_tests():
     assert "Own: mine" in ran(raises, "f(0)").reason
 
 
+@pytest.mark.parametrize("name", ["StopIteration", "StopAsyncIteration"])
+def test_an_exception_that_ends_an_iteration_ends_none_of_a_test(name):
+    source = f"def f(x): raise {name}('over')"
+    for test in (
+        "for a, b in zip(map(f, [1, 2]), [2, 3]): assert a == b",
+        "assert list(map(f, [1, 2])) == []",
+        "assert list(iter(lambda: f(1), None)) == []",
+    ):
+        result = ran(source, test)
+        assert (result.passed, result.broken) == (False, False)
+        assert f"RuntimeError: the code raised {name}: over" in result.reason
+
+
 def test_the_first_failure_can_be_the_last_test():
     tests = ("assert f()", "assert f()")
     assert ran("def f(): return 0", *tests, until_failure=True).reason.startswith("test 1 of 2")
@@ -482,11 +495,46 @@ def test_an_isolation_that_does_not_work_is_refused_with_what_the_kernel_said(mo
     assert caught.value.path == "isolation"
 
 
-@pytest.mark.parametrize(("field", "value"), [("seconds", 0), ("seconds", float("inf")), ("memory_mib", 8)])
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("seconds", 0),
+        ("seconds", 2e6),
+        ("seconds", float("inf")),
+        ("seconds", float("nan")),
+        ("memory_mib", 8),
+        ("memory_mib", 10**13),
+        ("disk_mib", 10**13),
+        ("files", 10**7),
+    ],
+)
 def test_limits_are_checked(field, value):
     with pytest.raises(ConfigError) as caught:
         Limits(**{field: value})
     assert caught.value.path == {"seconds": "timeout"}.get(field, field)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_the_largest_limits_work(way):
+    most = Limits(seconds=1e6, memory_mib=1 << 40, disk_mib=1 << 40, files=1 << 20)
+    assert ran("def f(): pass", way=way, limits=most).passed
+
+
+@pytest.mark.parametrize("field", ["memory_mib", "disk_mib"])
+def test_a_limit_that_cannot_be_set_is_no_wrong_code(field):
+    limits = Limits(seconds=20)
+    object.__setattr__(limits, field, 10**14)
+    result = run(Job("def f(): pass", "f", ("f()",), limits=limits), "auto")
+    assert (result.broken, result.passed) == (True, False)
+    assert "rights cannot be taken away: OverflowError" in result.reason or "mount" in result.reason
+
+
+def test_code_cannot_say_that_the_sandbox_is_broken():
+    forged = values.encode(("raised", ("OverflowError", "no room")))
+    message = len(forged).to_bytes(4, "big") + forged
+    result = ran(TO_ALL_FILES.format(repr(message)) + "f()", "assert f()")
+    assert (result.broken, result.passed) == (False, False)
+    assert "does not load: OverflowError" in result.reason
 
 
 # --- values and calls ---------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from ttsflow.fingerprint import fingerprint
 from ttsflow.ledger import Budget
 from ttsflow.protocols import CostModel, EnginePart, Stage, Task, VerifierPart
 from ttsflow.types import Sampling
+from ttsflow.verifiers.served import Served
 
 __all__ = ["DEFAULT_COSTS", "Setup", "assemble", "check"]
 
@@ -168,25 +169,29 @@ def _check_engine(setup: Setup) -> None:
         )
     if setup.budget and not capabilities.abort:
         raise ConfigError("this engine cannot end a request, so no budget can be kept.", "budget")
-    _check_part(setup.engine, "engine")
-    _check_part(setup.verifier, "verifier")
-    check_task = getattr(setup.engine, "check_task", None)
-    if check_task is not None:
-        check_task(setup.task)
-    check_beside = getattr(setup.verifier, "check_beside", None)
-    if check_beside is not None:
-        try:
-            check_beside(setup.engine)
-        except ConfigError as error:
-            raise error.below("verifier") from error
+    _ask(setup.engine, "check", "engine")
+    _ask(setup.engine, "check_task", "", setup.task)
+    _check_verifier(setup)
 
 
-def _check_part(part: Any, path: str) -> None:
-    """Let a part refuse what it can see only now; its errors get their place."""
-    own = getattr(part, "check", None)
+def _check_verifier(setup: Setup) -> None:
+    verifier, engine = setup.verifier, setup.engine
+    for path, part in walk(verifier, "verifier"):
+        # One may take its scores from another; an engine in it is its own affair.
+        if part is verifier or (isinstance(part, VerifierPart) and not hasattr(part, "capabilities")):
+            _ask(part, "check", path)
+            _ask(part, "check_task", path, setup.task)
+    _ask(verifier, "check_beside", "verifier", engine)
+    if isinstance(verifier, Served) and engine in (verifier.engines or (engine,)):
+        _ask(verifier, "check_engine", "verifier", engine.capabilities)
+
+
+def _ask(part: Any, check: str, path: str, *beside: Any) -> None:
+    """Let a part refuse what it sees only now, by a method that it may have."""
+    own = getattr(part, check, None)
     if own is not None:
         try:
-            own()
+            own(*beside)
         except ConfigError as error:
             raise error.below(path) from error
 

@@ -161,7 +161,8 @@ def _convert_list(value: Any, origin: Any, args: tuple[Any, ...], path: str, reg
     if endless and args[0] is str and isinstance(value, str):
         value = [value]
     if not isinstance(value, list | tuple):
-        raise ConfigError(f"a list is wanted, got {show(value)}. Write [{value}].", path)
+        example = "" if value is None else f" Write [{value}]."
+        raise ConfigError(f"a list is wanted, got {show(value)}.{example}", path)
     hints = [args[0]] * len(value) if endless else list(args)
     if len(hints) != len(value):
         raise ConfigError(f"a list of {len(hints)} is wanted, got {show(value)}.", path)

@@ -296,7 +296,8 @@ class VerifierPart(Protocol):
 
     An oracle has a method ``open_for(task)`` besides, which is then called instead of ``open``, one whose
     time is that of a simulated device ``open_beside(engine, task)`` and ``check_beside(engine part)``; any
-    verifier or engine may have ``check()``, which refuses its settings before anything is opened.
+    verifier or engine may have ``check()``, which refuses its settings before anything is opened, and
+    ``check_task(task)``, which refuses a task that it cannot work with.
     """
 
     def open(self) -> Verifier:
@@ -320,7 +321,11 @@ class CostModel(Protocol):
 
 @runtime_checkable
 class Task(Protocol):
-    """A set of problems, and what an answer to one of them is."""
+    """A set of problems, and what an answer to one of them is.
+
+    One whose answers are programs that the verifier ``tests`` can run has ``gives_programs = True``, one that
+    reads what the law of engine ``sim`` writes ``reads_law = True``.
+    """
 
     @property
     def stop(self) -> tuple[str, ...]:

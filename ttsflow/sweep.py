@@ -28,7 +28,7 @@ from ttsflow import interrupt, plugins
 from ttsflow.config import compose
 from ttsflow.errors import ConfigError
 from ttsflow.listing import show_jobs, show_plan
-from ttsflow.loading import session
+from ttsflow.loading import Loader, session
 from ttsflow.run import run_config
 from ttsflow.summary import Summary
 from ttsflow.translate import translated
@@ -120,6 +120,20 @@ class _Announced:
         return returns
 
 
+def _check_once_per_choice(sweeper: Any, loader: Loader) -> None:
+    """Let the sweeper compose one job for each choice of files before the first starts, and not every job.
+
+    What is wrong with a setting ends no sweep: its job says it, in its own folder.
+    """
+    check = sweeper.validate_batch_is_legal
+
+    def files(job: Sequence[str]) -> tuple[str, ...]:
+        groups = ((word, word.partition("=")[0].lstrip("+~").partition("@")[0]) for word in job)
+        return tuple(word for word, group in groups if loader.repository.group_exists(group))
+
+    sweeper.validate_batch_is_legal = lambda batch: check(list({files(job): job for job in batch}.values()))
+
+
 def _check_folder(folder: Path) -> None:
     """Refuse a folder that holds anything, before a job starts."""
     try:
@@ -149,6 +163,7 @@ def sweep(overrides: Sequence[str], config_dir: str | None, *, show: bool) -> li
                 config=config, hydra_context=context, task_function=job
             )
         _check_folder(Path(str(config.hydra.sweep.dir)))
+        _check_once_per_choice(sweeper, loader)
         launcher = sweeper.launcher = _Announced(sweeper.launcher)
         arguments = OmegaConf.to_container(config.hydra.overrides.task, resolve=False)
         try:

@@ -6,6 +6,7 @@ of that is guessed back here, apart from a whole number where a float is wanted.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import re
 from collections.abc import Mapping
@@ -50,10 +51,11 @@ def describe_type(hint: Any) -> str:
         return f"one of {', '.join(map(repr, args))}"
     if origin in (tuple, list):
         return f"a list, each {describe_type(args[0])}" if args else "a list"
-    if origin is not None and isinstance(origin, type) and issubclass(origin, Mapping):
+    settings = dataclasses.is_dataclass(hint) or getattr(hint, "_is_protocol", False)
+    if settings or (isinstance(origin, type) and issubclass(origin, Mapping)):
         return "a mapping"
     if args and origin is not None and not isinstance(origin, type(Literal)):
-        return " or ".join(describe_type(arg) for arg in args)
+        return " or ".join(dict.fromkeys(describe_type(arg) for arg in args))
     return f"a {getattr(hint, '__name__', hint)}"
 
 

@@ -6,6 +6,14 @@ import pytest
 
 from ttsflow.builtin import PARTS
 from ttsflow.costs.basic import Requests, Seconds, Tokens
+from ttsflow.costs.hardware import Hardware
+from ttsflow.engines.law import Law
+from ttsflow.engines.recorded_samples import RecordedSamples
+from ttsflow.engines.replay import Replay
+from ttsflow.engines.sim import Sim
+from ttsflow.engines.traced import Traced
+from ttsflow.engines.vllm import VLLM
+from ttsflow.protocols import EnginePart, PathsPart
 from ttsflow.strategies.aggregate import Aggregate
 from ttsflow.strategies.branch import Branch
 from ttsflow.strategies.budget_check import BudgetCheck
@@ -23,10 +31,12 @@ from ttsflow.strategies.watches import FirstFinished, LastFinished, ThinkingEnde
 from ttsflow.tasks.arithmetic import Arithmetic
 from ttsflow.tasks.jsonl import Jsonl
 from ttsflow.tasks.plain import Plain
+from ttsflow.tasks.simulated import SimulatedTask
 from ttsflow.testing import FakeEngine, FakeEnginePart, FakeTask, FakeVerifierPart
 from ttsflow.testing.contracts import (
     CostContract,
     EngineContract,
+    PartContract,
     StageContract,
     TaskContract,
     VerifierContract,
@@ -61,6 +71,32 @@ class TestFakeEngine(EngineContract):
         engine = FakeEngine(context=200, **settings)
         yield engine
         engine.close()
+
+
+LAW = Law(median=3, sigma=0.5, longest=10, end=0.2)
+
+
+ENGINES = {
+    "fake": FakeEnginePart(),
+    "replay": Replay(),
+    "sim": Sim(Hardware(80, 100, 1000), paths=LAW),
+    "vllm": VLLM("some/model"),
+}
+
+
+@parts(**ENGINES)
+class TestEngineParts(PartContract):
+    def test_keeps_the_protocol(self, part):
+        assert isinstance(part, EnginePart)
+
+
+PATHS = {"law": LAW, "recorded": RecordedSamples(), "trace": Traced("a folder")}
+
+
+@parts(**PATHS)
+class TestPaths(PartContract):
+    def test_keeps_the_protocol(self, part):
+        assert isinstance(part, PathsPart)
 
 
 STEP = GenerateStage(4, unit="step")
@@ -147,7 +183,15 @@ class TestCosts(CostContract):
     pass
 
 
-@parts(fake=FakeTask(stop=("!",)), arithmetic=Arithmetic(), plain=Plain(({"prompt": "?", "gold": "4"},)))
+TASKS = {
+    "fake": FakeTask(stop=("!",)),
+    "arithmetic": Arithmetic(),
+    "plain": Plain(({"prompt": "?", "gold": "4"},)),
+    "simulated": SimulatedTask(),
+}
+
+
+@parts(**TASKS)
 class TestTasks(TaskContract):
     pass
 
@@ -163,7 +207,9 @@ class TestJsonl(TaskContract):
 
 def test_every_shipped_part_of_these_kinds_is_held_to_its_contract():
     assert set(STAGES) == set(PARTS["stage"])
-    # Recorded scores belong to recorded samples alone, and reward models need a model; their own tests
-    # hold them to the protocol.
-    assert {*VERIFIERS, *OUTCOMES, "recorded", "prm", "orm"} == set(PARTS["verifier"])
+    # Recorded scores belong to recorded samples alone, reward models need a model, and a simulated one scores
+    # the steps of a law; their own tests hold them to the protocol.
+    assert {*VERIFIERS, *OUTCOMES, "recorded", "prm", "orm", "simulated"} == set(PARTS["verifier"])
+    assert set(ENGINES) == set(PARTS["engine"])
+    assert set(PATHS) == set(PARTS["paths"])
     assert set(COSTS) == set(PARTS["cost"])

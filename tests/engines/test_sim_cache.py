@@ -288,7 +288,12 @@ def test_text_behind_a_trajectory_is_read_behind_its_blocks():
     parent = alone(engine, prompt, seed=1, max_tokens=30)
     words = engine.tokenize("So the answer must be: ")
     assert len(words) == 6
-    assert alone(engine, prompt + parent.tokens + words, seed=2).cached == 48
+    assert alone(engine, prompt + parent.tokens + words, seed=2, max_tokens=1).cached == 48
+    # Many words fill blocks of their own: 70 tokens have four.
+    many = engine.tokenize("twenty tokens of text" * 4)[:20]
+    assert alone(engine, prompt + parent.tokens + many, seed=3, max_tokens=1).cached == 48
+    assert engine.batch.cache.cached == 4
+    assert engine.batch.cache.pinned == engine.batch.cache.private == 0
 
 
 def test_what_runs_is_shared_as_well():

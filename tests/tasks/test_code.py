@@ -306,6 +306,15 @@ def test_a_sandbox_that_fails_is_no_wrong_answer(path, problem, monkeypatch, cap
     assert "cannot be graded" in caplog.text
 
 
+@pytest.mark.parametrize(
+    ("settings", "field"), [({"memory_mib": 10**14}, "memory_mib"), ({"timeout": 1e9}, "timeout")]
+)
+def test_limits_that_do_not_fit_are_refused(path, settings, field):
+    with pytest.raises(ConfigError, match=r"at most|lie between") as caught:
+        Code(path, **settings)
+    assert caught.value.path == field
+
+
 def test_a_whole_run(path, tmp_path):
     """The fake engine writes no programs, so every problem with tests counts as wrong."""
     settings = [f"task.path={path}", "task=code", "verifier=tests", "strategy=best_of_n", "strategy.n=2"]

@@ -11,6 +11,7 @@ from ttsflow.testing import FakeEngine, FakeEnginePart
 from ttsflow.testing.contracts import PartContract, VerifierContract
 from ttsflow.types import Candidate, Message, Problem
 from ttsflow.verifiers.judge import Judge
+from ttsflow.verifiers.prompting import check_places
 from ttsflow.verifiers.served import Served
 
 PROBLEM = Problem((Message("user", "1+1?"),), id="p")
@@ -178,7 +179,18 @@ def test_cancelled_candidates_leave_the_engine(drain):
         ({"template": "{question}"}, "template"),
         ({"template": {"user": "{text}", "assistant": "Sure:"}}, "template"),
         ({"template": {"User": "{text}"}}, "template"),
+        ({"template": "{question} {text} {foo}"}, "template"),
         ({"good": ()}, "good"),
+        ({"good": ("yes", "")}, "good"),
+        ({"bad": ("no", " .")}, "bad"),
+        ({"bad": ("yes",)}, "bad"),
+        ({"bad": ("no", "YES.")}, "bad"),
+        ({"good": ("absolutely correct",)}, "good"),
+        ({"read": "score", "top": 5}, "top"),
+        ({"read": "score", "good": ("true",)}, "good"),
+        ({"read": "score", "bad": ("false",)}, "bad"),
+        ({"max_tokens": 8}, "max_tokens"),
+        ({"scale": 5.0}, "scale"),
         ({"bad": (" ",)}, "bad"),
         ({"top": 0}, "top"),
         ({"max_tokens": 0}, "max_tokens"),
@@ -202,3 +214,41 @@ def test_an_engine_that_cannot_be_asked_is_refused():
     with pytest.raises(ConfigError, match="plays back"):
         Judge(Replay(), read="score").check()
     Judge().check()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{foo}",
+        "{texts}",
+        "{Text}",
+        "{text}{quest}",
+        r"\boxed{answer} {answer}",
+        r"\frac{a} {bad}",
+        "{{score}}",
+        '{"mark": {mark}}',
+    ],
+)
+def test_a_place_that_nothing_fills_is_refused(text):
+    with pytest.raises(ConfigError, match="there is no place") as caught:
+        check_places(text, ("question", "text", "step"), "template")
+    assert caught.value.path == "template"
+    assert "question, step, text" in caught.value.message
+
+
+def test_a_misspelt_place_is_told_the_nearest():
+    with pytest.raises(ConfigError, match=r"no place \{quest\}. Did you mean 'question'.*\{ quest \}"):
+        Judge(template="{quest} {text}")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        r"\boxed{} \boxed{answer} \frac{1}{2} \frac{distance}{time} \sqrt[3]{volume} \text{so {far}}",
+        r"\begin{align*}x^{max} + y_{min}\end{align*} \frac{\text{all}}{part}",
+        r"{x} {1} \{one\} { score } {} {a: 1} {a,b}",
+        "{text} {question} {step}",
+    ],
+)
+def test_braces_of_latex_and_data_stand_for_themselves(text):
+    check_places(text, ("question", "text", "step"), "template")

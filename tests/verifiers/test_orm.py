@@ -84,6 +84,8 @@ def test_the_prompt_is_a_chat_or_a_text(pooler, drain):
     [
         ({"good": 2}, "good"),
         ({"template": "{question}"}, "template"),
+        ({"template": "{qestion} {text}"}, "template"),
+        ({"rename": {"": ""}}, "rename"),
         ({"deadline": -1.0}, "deadline"),
         ({"engine": VLLM("org/orm", args={"pooler_config": {}})}, "engine.args.pooler_config"),
     ],

@@ -11,6 +11,7 @@ from ttsflow.engines.pooling import Pooling
 from ttsflow.engines.vllm import VLLM
 from ttsflow.errors import ConfigError
 from ttsflow.protocols import Verifier, VerifierPart
+from ttsflow.testing import FakeEnginePart
 from ttsflow.testing.contracts import PartContract
 from ttsflow.types import Candidate, Message, Problem
 from ttsflow.verifiers.judge import Judge
@@ -377,7 +378,16 @@ def test_a_part_is_what_explain_says(part):
         ({"template": {"user": "{steps}", "assistant": "{steps}"}}, "template", "found 2"),
         ({"template": {"user": "{question}", "asistant": "{steps}"}}, "template", "Did you mean 'assistant'"),
         ({"deadline": 0.0}, "deadline", "above 0"),
+        ({"step": "{step}{tag}{foo}"}, "step", "no place {foo}"),
+        ({"step": "{step}{tag}{nummer}"}, "step", "Did you mean 'number'"),
+        ({"template": "{steps}{quest}"}, "template", "Did you mean 'question'"),
         ({"read": "tag", "good": " "}, "good", "empty"),
+        ({"read": "tag", "good": "+", "bad": " +"}, "bad", "`good`"),
+        ({"read": "tag", "bad": "not good"}, "bad", "more than one word"),
+        ({"good": "yes"}, "good", "only `read: tag`"),
+        ({"read": "value", "bad": "no"}, "bad", "only `read: tag`"),
+        ({"rename": {"a": "b", "": ""}}, "rename", "by itself"),
+        ({"engine": FakeEnginePart()}, "engine", "`vllm` alone"),
         ({"engine": VLLM("org/prm", args={"convert": "embed"})}, "engine.args.convert", "follows"),
         ({"engine": VLLM("o/m", args={"load_format": "pt"}), "rename": {"a": "b"}}, "rename", "auto"),
     ],
@@ -387,6 +397,27 @@ def test_settings_are_checked(settings, path, message):
         PRM(**{"engine": ENGINE, "tag": "<t>", **settings})
     assert caught.value.path == path
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("use", ["prm", "orm"])
+def test_the_engine_may_be_named_as_everywhere(use):
+    registry = plugins.load()
+    rest = {"tag": "<t>"} if use == "prm" else {}
+
+    def made(**engine):
+        return build("verifier", {"use": use, **rest, "engine": engine}, "verifier", registry)
+
+    assert made(use="vllm", model="org/prm") == made(model="org/prm")
+    for engine, path, message in (
+        ({"use": "fake"}, "verifier.engine", "`vllm` alone"),
+        ({"use": "vlm", "model": "o/m"}, "verifier.engine.use", "Did you mean 'vllm'"),
+        ({"use": "vllm", "model": "o/m", "seat": 1}, "verifier.engine.seat", "Did you mean 'seats'"),
+        ({"model": "o/m", "seat": 1}, "verifier.engine.seat", "Did you mean 'seats'"),
+    ):
+        with pytest.raises(ConfigError) as caught:
+            made(**engine)
+        assert caught.value.path == path
+        assert message in caught.value.message
 
 
 def test_the_engine_is_checked_without_loading_it(tmp_path, monkeypatch):

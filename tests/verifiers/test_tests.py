@@ -6,6 +6,8 @@ from ttsflow import Pipeline
 from ttsflow.errors import ConfigError
 from ttsflow.protocols import Verifier, VerifierPart
 from ttsflow.sandbox import runs
+from ttsflow.tasks.code import Code
+from ttsflow.testing import FakeTask
 from ttsflow.testing.contracts import VerifierContract
 from ttsflow.types import Answer, Candidate, Problem
 from ttsflow.verifiers.tests import CodeTests
@@ -191,6 +193,18 @@ def test_settings_are_checked(settings, path):
     assert caught.value.path == path
 
 
+def test_a_task_without_programs_is_refused_and_any_other_can_say_that_it_has_some():
+    class Own:
+        gives_programs = True
+
+    part = CodeTests()
+    part.check_task(Own())
+    part.check_task(Code("none.jsonl"))
+    with pytest.raises(ConfigError, match=r"task=code.*gives_programs") as caught:
+        part.check_task(FakeTask())
+    assert caught.value.path == "use"
+
+
 def test_the_best_program_is_chosen_in_a_pipeline(monkeypatch):
     """best_of_n with these scores answers with a program that passes, where there is one."""
     from ttsflow.tasks.plain import Plain
@@ -198,5 +212,6 @@ def test_the_best_program_is_chosen_in_a_pipeline(monkeypatch):
 
     monkeypatch.setattr(FakeEngine, "decode", lambda self, tokens: RIGHT if sum(tokens) % 3 == 0 else HALF)
     monkeypatch.setattr(Plain, "answer", lambda self, text, problem: Answer(text, text))
+    monkeypatch.setattr(Plain, "gives_programs", True, raising=False)
     pipeline = Pipeline("best_of_n", engine={"use": "fake"}, verifier={"use": "tests", "timeout": 20}, n=6)
     assert pipeline.answer(PROBLEM).answer == RIGHT

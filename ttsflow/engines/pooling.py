@@ -8,8 +8,12 @@ from dataclasses import dataclass, field
 from ttsflow.engines.pooler import Pooler
 from ttsflow.engines.vllm import VLLM
 from ttsflow.errors import ConfigError
+from ttsflow.protocols import EnginePart
 
-__all__ = ["Pooling"]
+__all__ = ["Pooling", "Readable", "on_vllm"]
+
+#: What a verifier's `engine` may be in a config: with `use: vllm`, as everywhere, or without it.
+Readable = EnginePart | VLLM
 
 #: Engine arguments that belong to how a model is read, and where that is said instead.
 _RESERVED: Mapping[str, str] = {
@@ -17,6 +21,16 @@ _RESERVED: Mapping[str, str] = {
     "pooler_config": "how the model is read follows from the verifier's own settings",
     "logits_processors": "this engine decodes nothing",
 }
+
+
+def on_vllm(engine: Readable) -> VLLM:
+    """Return the settings of the engine that reads a model. Raises ``ConfigError`` for another one."""
+    if not isinstance(engine, VLLM):
+        raise ConfigError(
+            "a model is read by the engine `vllm` alone; write {use: vllm, model: ...}, or leave `use` out",
+            "engine",
+        )
+    return engine
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +59,19 @@ class Pooling:
                 raise ConfigError(f"cannot be set here: {_RESERVED[name]}", f"engine.args.{name}")
         if self.rename and self.engine.args.get("load_format", "auto") != "auto":
             raise ConfigError("weights are renamed with the load format `auto` only", "rename")
+        for old, new in self.rename.items():
+            if old == new:
+                raise ConfigError(f"{old!r} is replaced by itself; name another beginning", "rename")
+        said: dict[str, str] = {}
         for name, text in self.words.items():
-            if not text.strip():
+            word = text.strip()
+            if not word:
                 raise ConfigError("is empty; give the text of one token", name)
+            if len(word.split()) > 1:
+                raise ConfigError(f"{text!r} is more than one word; give the text of one token", name)
+            if word in said:
+                raise ConfigError(f"{text!r} is what `{said[word]}` is; they are two tokens", name)
+            said[word] = name
 
     def check(self) -> None:
         """Raise what would make ``open`` fail, as far as it shows without importing torch or vllm."""

@@ -107,6 +107,13 @@ class Sim:
         roofline = self.roofline()
         if self.kv_gib is None:
             return blocks_of(roofline, self.memory_share, self.reserve_gib, self.block_size, self.model)
+        weights, memory = roofline.weight_bytes / GIB, self.hardware.memory_gib
+        if weights + self.kv_gib > memory:
+            raise ConfigError(
+                f"{self.kv_gib:g} GiB beside {weights:.1f} GiB of weights are more than the device's "
+                f"{memory:g} GiB; null takes what is left.",
+                "kv_gib",
+            )
         blocks = int(self.kv_gib * GIB // (roofline.kv_bytes * self.block_size))
         if blocks < 1:
             raise ConfigError(f"{self.kv_gib:g} GiB hold no block of {self.block_size} tokens.", "kv_gib")

@@ -136,6 +136,10 @@ class TracedPaths:
         piece = known.get(request.path)
         if piece is None or piece.finish == "aborted":
             donors = self._donors_of(request.problem, len(request.path))
+            if piece is not None:
+                # It had come so far when it was ended, so it was at least as long.
+                least = piece.tokens
+                donors = [donor for donor in donors if donor.tokens >= least] or donors
             piece = donors[derive("donor", request.seed) % len(donors)]
         room = max(0, min(request.max_tokens, context - len(request.prompt)))
         stop = next((word for word in request.stop if piece.text.endswith(word)), None)

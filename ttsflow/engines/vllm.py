@@ -29,7 +29,7 @@ RESERVED: Mapping[str, str] = {
     "async_scheduling": "it decodes tokens nobody sees, which would be missing in the books",
     "stream_interval": "it hides tokens from the budget",
     "skip_tokenizer_init": "stop strings and prompts need the tokenizer",
-    "runner": "this engine generates",
+    "runner": "an engine that a run is made on generates, one of a reward model reads",
 }
 
 

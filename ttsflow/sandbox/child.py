@@ -105,11 +105,14 @@ def _test(settings: Mapping[str, Any], job: int, null: int) -> None:
     os.close(reply)
     tests = values.decode(_receive(job))
     os.close(job)
-    jail.limit(_TESTER_MIB, seconds=settings["cpu"], disk_mib=settings["disk_mib"], files=settings["files"])
-    jail.filter_calls(writing=settings["isolation"] == "namespaces")
     channel = _Channel(ask, replies, worker)
     try:
-        channel.loaded()
+        _shut(settings, _TESTER_MIB)
+        channel.ready()
+    except BaseException as error:  # noqa: BLE001 - no code has run yet: whatever it is, it is not the code's
+        return _say(report, "broken", f"rights cannot be taken away: {_told(error)}")
+    try:
+        channel.ready()
     except BaseException as error:  # noqa: BLE001 - the code may raise anything
         _say(report, "fail", f"does not load: {_told(error)}")
         return _say(report, "end", "")
@@ -126,6 +129,12 @@ def _test(settings: Mapping[str, Any], job: int, null: int) -> None:
         if problem is not None and tests["until_failure"]:
             break
     return _say(report, "end", "")
+
+
+def _shut(settings: Mapping[str, Any], memory_mib: int) -> None:
+    """Take away what this process may not do."""
+    jail.limit(memory_mib, seconds=settings["cpu"], disk_mib=settings["disk_mib"], files=settings["files"])
+    jail.filter_calls(writing=settings["isolation"] == "namespaces")
 
 
 def _failure(test: str, names: dict[str, Any], channel: _Channel) -> str | None:
@@ -147,8 +156,8 @@ class _Channel:
         self._worker = worker
         self.gone: str | None = None
 
-    def loaded(self) -> None:
-        """Wait until the code is loaded; raise what it raised."""
+    def ready(self) -> None:
+        """Wait until the worker is shut in, the next time until the code is loaded; raise what was raised."""
         self._result()
 
     def call(self, *arguments: Any, **named: Any) -> Any:
@@ -190,8 +199,14 @@ class _Channel:
 
 
 def _raised(name: str, text: str) -> Exception:
-    """Return the exception the code raised, when it is a plain builtin one; else one that names it."""
+    """Return the exception the code raised, when it is a plain builtin one; else one that names it.
+
+    One that ends an iteration would end that of a test, which had then checked nothing. As in a generator
+    (PEP 479) it becomes another one.
+    """
     kind = getattr(builtins, name, None)
+    if kind in (StopIteration, StopAsyncIteration):
+        return RuntimeError(f"the code raised {name}: {text}".rstrip(": "))
     if isinstance(kind, type) and issubclass(kind, Exception):
         try:
             return kind(text)
@@ -205,13 +220,11 @@ def _raised(name: str, text: str) -> Exception:
 
 def _work(settings: Mapping[str, Any], asks: int, reply: int) -> None:
     code, entry = settings["code"], settings["entry"]
-    jail.limit(
-        settings["memory_mib"],
-        seconds=settings["cpu"],
-        disk_mib=settings["disk_mib"],
-        files=settings["files"],
-    )
-    jail.filter_calls(writing=settings["isolation"] == "namespaces")
+    try:
+        _shut(settings, settings["memory_mib"])
+    except Exception as error:  # noqa: BLE001 - a limit that does not fit raises one of several
+        return _send(reply, _failed(error))
+    _send(reply, values.encode(("gave", None)))
     os.environ.clear()
     for name in [name for name in sys.modules if name.partition(".")[0] == "ttsflow"]:
         del sys.modules[name]

@@ -27,6 +27,9 @@ _WAYS = ("namespaces", "limits")
 _STARTUP = 30.0  # seconds that a machine under load may take to start a process, beyond the limit
 _LETTING_GO = 2.0  # seconds a watchdog gets to end its children before it is killed as well
 _REPORT = 1 << 20  # bytes
+_MOST_SECONDS = 1_000_000.0  # what waits in milliseconds counts to 2^31
+_MOST_MIB = 1 << 40  # the kernel counts bytes to 2^63
+_MOST_FILES = 1 << 20  # Linux opens no more for one process, unless its administrator says so
 # The package is entered by a side door, so that nothing else of ttsflow is loaded.
 _BOOT = (
     "import sys, types; door = types.ModuleType('ttsflow'); door.__path__ = [sys.argv[1]]; "
@@ -44,11 +47,18 @@ class Limits:
     files: int = 64
 
     def __post_init__(self) -> None:
-        if not 0 < self.seconds < math.inf:
-            raise ConfigError(f"must be above 0 seconds, got {self.seconds}.", "timeout")
-        for name, least in (("memory_mib", 64), ("disk_mib", 1), ("files", 16)):
-            if getattr(self, name) < least:
-                raise ConfigError(f"must be at least {least}, got {getattr(self, name)}.", name)
+        # What does not fit would fail in the sandbox, once for every program.
+        if not 0 < self.seconds <= _MOST_SECONDS:
+            raise ConfigError(
+                f"must be above 0 and at most {_MOST_SECONDS:,.0f} seconds, got {self.seconds}.", "timeout"
+            )
+        for name, least, most in (
+            ("memory_mib", 64, _MOST_MIB),
+            ("disk_mib", 1, _MOST_MIB),
+            ("files", 16, _MOST_FILES),
+        ):
+            if not least <= getattr(self, name) <= most:
+                raise ConfigError(f"must lie between {least} and {most:,}, got {getattr(self, name)}.", name)
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,8 +48,10 @@ class GenerateStage:
             raise ConfigError(f"at most {MOST:,} samples are drawn at once, got {self.n:,}.", "n")
         if self.n < self.least:
             raise ConfigError(f"n={self.n} is less than the {self.least} that are kept of it.", "n")
-        if self.multiple_of < 1 or self.n % self.multiple_of:
-            low = max(1, self.n // max(1, self.multiple_of)) * self.multiple_of
+        if self.multiple_of < 1:
+            raise ConfigError(f"must be at least 1, got {self.multiple_of}.", "multiple_of")
+        if self.n % self.multiple_of:
+            low = max(1, self.n // self.multiple_of) * self.multiple_of
             raise ConfigError(
                 f"n={self.n} is no multiple of {self.multiple_of}; use {low} or {low + self.multiple_of}.",
                 "n",

@@ -7,7 +7,7 @@ import random
 import re
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal
+from typing import ClassVar, Literal
 
 from ttsflow.errors import ConfigError, DataError
 from ttsflow.lineage import derive
@@ -59,6 +59,8 @@ class Code:
 
     Raises ``DataError`` for a file that is missing, broken or empty, and for a missing field.
     """
+
+    gives_programs: ClassVar[bool] = True
 
     path: str | None = None
     hub: str | None = None

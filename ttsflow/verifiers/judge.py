@@ -10,6 +10,7 @@ from typing import Any, Literal
 from ttsflow.errors import ConfigError, EngineDead
 from ttsflow.ops import EngineRequest, Progress, Verdict
 from ttsflow.protocols import Capabilities, Engine, EnginePart
+from ttsflow.strategies.idle import refuse_idle
 from ttsflow.types import Candidate, Problem, Prompt, Sampling, Tokens
 from ttsflow.verifiers.batch import check_separator, steps_of
 from ttsflow.verifiers.marks import chance_of, mark_of
@@ -36,7 +37,8 @@ class Judge:
 
     ``engine`` is any engine (None: that of the run, which answers in the same batch as it generates).
     ``template`` is the question to it, of {question}, {text} and {step}: the turns of a chat, or a plain
-    text. {text} is what the candidate says, up to the step that is asked about.
+    text. {text} is what the candidate says, up to the step that is asked about. Of other words in braces
+    only arguments of LaTeX commands may stand in it: see ``prompting.check_places``.
 
     ``read`` words: P(good) / (P(good) + P(bad)) of the first token, by its ``top`` log-probabilities;
     ``good`` and ``bad`` are lists of words that count as one, whatever their case. ``read`` score: a number
@@ -63,9 +65,11 @@ class Judge:
         check_template(self.template, "text", ("question", "text", "step"))
         if not isinstance(self.template, str) and [*self.template][-1] != "user":
             raise ConfigError("the last turn is the user's, which the judge replies to", "template")
-        for name in ("good", "bad"):
-            if not any(word.strip() for word in getattr(self, name)):
-                raise ConfigError("at least one word is needed", name)
+        for name in ("good", "bad", "top"):
+            refuse_idle(self, self.read == "words", name, "`read: words`")
+        for name in ("scale", "max_tokens"):
+            refuse_idle(self, self.read == "score", name, "`read: score`")
+        self._check_words()
         for name in ("top", "max_tokens"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"must be at least 1, got {getattr(self, name)}", name)
@@ -74,6 +78,29 @@ class Judge:
         if self.separator is not None:
             check_separator(self.separator)
         check_deadline(self.deadline)
+
+    def _check_words(self) -> None:
+        """Refuse words that no first token can be, and such as would count for both sides."""
+        for name in ("good", "bad"):
+            words = getattr(self, name)
+            if not words:
+                raise ConfigError("at least one word is needed", name)
+            for word in words:
+                if _same(word, ""):
+                    raise ConfigError(f"{word!r} is no word: nothing is left of it when it is compared", name)
+                if len(word.split()) > 1:
+                    raise ConfigError(
+                        f"{word!r} is more than one word, and the first token of a reply is at most one; "
+                        f"write {word.split()[0]!r}, or set `read: score`",
+                        name,
+                    )
+        for word in self.bad:
+            other = next((good for good in self.good if _same(word, good)), None)
+            if other is not None:
+                raise ConfigError(
+                    f"{word!r} counts as {other!r} of `good`: case and the signs around a word do not matter",
+                    "bad",
+                )
 
     @property
     def engines(self) -> tuple[EnginePart, ...]:
@@ -112,6 +139,11 @@ class Judge:
         if self.engine is None:
             raise ConfigError("null is the engine of a run, and here is none; set an engine", "engine")
         return Judging(self, self.engine.open(), "\n", owned=True)
+
+
+def _same(word: str, other: str) -> bool:
+    """Whether two words are one to ``chance_of``, which compares the replies."""
+    return chance_of({0: 0.0}, lambda _: word, (other,), ()) is not None
 
 
 class _Question:

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from ttsflow.engines.pooler import Pooler
-from ttsflow.engines.pooling import Pooling
-from ttsflow.engines.vllm import VLLM
+from ttsflow.engines.pooling import Pooling, Readable, on_vllm
 from ttsflow.errors import ConfigError
 from ttsflow.protocols import Capabilities
 from ttsflow.types import Candidate, Problem
@@ -29,7 +28,7 @@ class ORM:
     ``rename`` are those of ``Pooling``. A candidate without a score after ``deadline`` seconds is failed.
     """
 
-    engine: VLLM
+    engine: Readable
     activation: Literal["none", "sigmoid"] = "none"
     good: int = 1
     template: Template = field(default_factory=lambda: {"user": "{question}", "assistant": "{text}"})
@@ -48,7 +47,10 @@ class ORM:
     def engines(self) -> tuple[Pooling]:
         """The engine that has to be loaded."""
         pooling = Pooling(
-            self.engine, per_token=False, architecture=self.architecture, rename=dict(self.rename)
+            on_vllm(self.engine),
+            per_token=False,
+            architecture=self.architecture,
+            rename=dict(self.rename),
         )
         return (pooling,)
 

@@ -7,15 +7,15 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from ttsflow.engines.pooler import Pooler
-from ttsflow.engines.pooling import Pooling
-from ttsflow.engines.vllm import VLLM
+from ttsflow.engines.pooling import Pooling, Readable, on_vllm
 from ttsflow.errors import ConfigError
 from ttsflow.protocols import Capabilities
+from ttsflow.strategies.idle import refuse_idle
 from ttsflow.types import Candidate, Problem
 from ttsflow.verifiers.batch import check_separator
 from ttsflow.verifiers.pooled import PooledVerifier, Row, Unreadable, sigmoid, softmax
 from ttsflow.verifiers.prm_prompt import Writer
-from ttsflow.verifiers.prompting import Template, check_template
+from ttsflow.verifiers.prompting import Template, check_places, check_template
 from ttsflow.verifiers.served import check_deadline
 
 __all__ = ["PRM"]
@@ -34,20 +34,22 @@ _WIDTHS: Mapping[str, tuple[int, str]] = {
 class PRM:
     """Scores every step of a candidate by a process reward model on an engine of its own.
 
-    ``engine`` has the settings of the engine ``vllm``. ``read`` says what a score is: ``classes``, a token
-    classifier, the probability of the second of two classes; ``tag``, a language model, the probability of
-    the token ``good`` against ``bad`` as the next one; ``value``, a value head, the sigmoid of its number.
+    ``engine`` has the settings of the engine ``vllm``, which alone reads models. ``read`` says what a score
+    is: ``classes``, a token classifier, the probability of the second of two classes; ``tag``, a language
+    model, the probability of the token ``good`` against ``bad`` as the next one; ``value``, a value head, the
+    sigmoid of its number.
 
     ``tag`` is put behind each step, and a score is read at its token, or ``at`` the token before it.
     ``step`` is what a step looks like, of {step}, {tag} and {number}. ``template`` is what all looks like, of
     {question}, {steps} and {bos}: the turns of a chat by their roles, or a plain text. All of it is tokenized
-    at once; ``apart`` tokenizes every step by itself, with the tag's own tokens behind it.
+    at once; ``apart`` tokenizes every step by itself, with the tag's own tokens behind it. Any other word in
+    braces is refused, but for arguments of LaTeX commands: see ``prompting.check_places``.
 
     A step of the candidate ends with ``separator`` (None: that of the task). ``architecture``, ``rename`` and
     ``cache`` are those of ``Pooling``. A candidate without scores after ``deadline`` seconds is failed.
     """
 
-    engine: VLLM
+    engine: Readable
     tag: str
     read: Reading = "classes"
     good: str = "+"
@@ -72,7 +74,10 @@ class PRM:
         for name in ("step", "tag"):
             if self.step.count(f"{{{name}}}") != 1:
                 raise ConfigError(f"needs {{{name}}} once, got {self.step!r}", "step")
+        check_places(self.step, ("step", "tag", "number"), "step")
         check_template(self.template, "steps", ("question", "steps", "bos"))
+        for name in ("good", "bad"):
+            refuse_idle(self, self.read == "tag", name, "`read: tag`")
         check_deadline(self.deadline)
         _ = self.engines
 
@@ -82,7 +87,7 @@ class PRM:
         words = {"good": self.good, "bad": self.bad} if self.read == "tag" else {}
         return (
             Pooling(
-                self.engine,
+                on_vllm(self.engine),
                 words=words,
                 architecture=self.architecture,
                 labels=1 if self.read == "value" else None,

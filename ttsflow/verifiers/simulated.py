@@ -23,6 +23,7 @@ from ttsflow.ops import Verdict
 from ttsflow.protocols import EnginePart, Task, Verifier, VerifierPart
 from ttsflow.types import Candidate, Problem
 from ttsflow.verifiers.batch import Batched, steps_of
+from ttsflow.verifiers.served import Served
 
 __all__ = ["Simulated", "TimedVerifier"]
 
@@ -64,7 +65,7 @@ class Simulated:
         check_bits(self.weight_bits, "weight_bits")
         check_bits(self.kv_bits, "kv_bits")
         check_share(self.memory_share, "memory_share")
-        if self.scores is not None and not hasattr(self.scores, "open"):
+        if isinstance(self.scores, Served):
             raise ConfigError("a verifier that needs engines of its own cannot be simulated.", "scores")
         if self.model is not None:
             shape_of(self.model)

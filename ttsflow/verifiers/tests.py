@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from ttsflow.errors import ConfigError
 from ttsflow.lineage import derive
 from ttsflow.ops import Verdict
+from ttsflow.protocols import Task
 from ttsflow.sandbox.runs import Isolation, Limits, Ran, Sandbox, isolation
 from ttsflow.tasks.code import Which, job_of
 from ttsflow.types import Candidate, Problem
@@ -27,6 +28,9 @@ class CodeTests:
     A program that runs too long, takes too much or ends early fails its test. A candidate that ended
     without a program scores 0; one that can go on, or was cut, has no score yet. When the sandbox itself
     fails, the candidate is failed with the reason.
+
+    A task whose answers are programs says so by ``gives_programs = True``; its problems' data have what
+    ``job_of`` reads. Any other task is refused.
 
     At most ``workers`` programs run at once, each for ``timeout`` seconds with ``memory_mib``. Equal programs
     are run once.
@@ -54,6 +58,15 @@ class CodeTests:
                 "evaluation",
             )
         isolation(self.isolation)
+
+    def check_task(self, task: Task) -> None:
+        """Refuse a task whose answers are no programs."""
+        if not getattr(task, "gives_programs", False):
+            raise ConfigError(
+                "it runs programs, and the answers of this task are none; set task=code or task=humaneval, "
+                "or another verifier. A task of your own says `gives_programs = True`.",
+                "use",
+            )
 
     def limits(self) -> Limits:
         """Return what one program may take."""

@@ -29,7 +29,7 @@ VARIANTS: Mapping[str, tuple[list[str], list[str]]] = {
     "base": ([], []),
     "one problem": (["concurrency=1"], ["concurrency=1"]),
     "8 seats": (["engine.seats=8"], ["engine.seats=8"]),
-    "small cache": (["engine.kv_gib=0.1"], ["engine.kv_gib=0.1"]),
+    "small cache": (["engine.kv_gib=0.04", "engine.context=512"], ["engine.kv_gib=0.04"]),
     "no prefix cache": (["+engine.args.enable_prefix_caching=false"], ["engine.prefix_cache=false"]),
 }
 MOST_OFF = 0.2

@@ -1,7 +1,7 @@
 # make setup      build .venv (about 3 minutes; once, and again when requirements change)
 # make demo       five strategies on a real small model
 # make test       everything; engine tests load the model and run one after another
-# make test-fast  what needs no model, on all cores
+# make test-fast  what needs no model and is not marked slow, on all cores; a minute on two
 # make lint       ruff and mypy
 
 PYTHON ?= python3
@@ -17,6 +17,8 @@ ENGINE_TESTS := $(if $(GPU),engine or gpu,engine)
 
 # Without it vLLM may drop to one thread; two engines at once would slow each other down many times.
 export OMP_NUM_THREADS ?= $(shell nproc)
+# With it every worker would compile all tests anew, ten seconds each, and so would every process they start.
+unexport PYTHONDONTWRITEBYTECODE
 .NOTPARALLEL:
 
 .PHONY: setup demo test test-fast lint

@@ -5,6 +5,9 @@ from __future__ import annotations
 import argparse
 import math
 import resource
+import subprocess
+import sys
+import tempfile
 import time
 
 from common import finish
@@ -19,18 +22,39 @@ MOST_SECONDS, MOST_GIB = 60.0, 2.0
 MOST_EXPONENT = 1 + math.log(math.log(SIZES[-1]) / math.log(SIZES[0])) / math.log(SIZES[-1] / SIZES[0])
 
 
-def cost(n: int, problems: int) -> tuple[float, int]:
-    """Return CPU seconds and decoded tokens of a beam search on a described RTX 4090."""
-    words = [
+def words(n: int, problems: int) -> list[str]:
+    """Return the overrides of a beam search on a described RTX 4090."""
+    return [
         *("engine=sim", "task=simulated", f"task.size={problems}", "trace=false", "seed=0"),
         *("strategy=beam_search", f"strategy.n={n}", "engine.memory_share=0.45"),
         *("verifier=simulated", "verifier.model=skywork-prm-1.5b"),
     ]
-    setup = assemble(compose(words))
+
+
+def cost(n: int, problems: int) -> tuple[float, int]:
+    """Return CPU seconds of a search without what is loaded once, and its decoded tokens."""
+    setup = assemble(compose(words(n, problems)))
     with Session(setup) as session:
         began = time.process_time()
         decoded = sum(result.usage.decoded for result in session.run(setup.task.problems()))
         return time.process_time() - began, decoded
+
+
+def command(n: int, problems: int) -> tuple[float, float]:
+    """Return CPU seconds and peak memory in GiB of the whole command ``ttsflow run``."""
+    with tempfile.TemporaryDirectory() as folder:
+        line = [
+            sys.executable,
+            "-m",
+            "ttsflow",
+            "run",
+            "-q",
+            *words(n, problems),
+            f"hydra.run.dir={folder}/run",
+        ]
+        subprocess.run(line, check=True)
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime, used.ru_maxrss / 2**20
 
 
 def main() -> int:
@@ -40,15 +64,13 @@ def main() -> int:
     arguments = parser.parse_args()
     cost(8, 2)  # what is loaded once is no part of it
     each = {n: cost(n, max(2, 512 // n))[0] / max(2, 512 // n) for n in SIZES}
-    seconds, decoded = cost(512, arguments.problems)
-    gib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    seconds, gib = command(512, arguments.problems)
     logs = [(math.log(n), math.log(value)) for n, value in each.items()]
     x, y = (sum(pair[i] for pair in logs) / len(logs) for i in (0, 1))
     exponent = sum((a - x) * (b - y) for a, b in logs) / sum((a - x) ** 2 for a, _ in logs)
     figures = {
         "problems": arguments.problems,
         "cpu_seconds_512": seconds,
-        "decoded_512": decoded,
         "peak_gib": gib,
         "cpu_seconds_a_problem": {str(n): round(value, 4) for n, value in each.items()},
         "exponent": exponent,

@@ -1,5 +1,6 @@
 """Fixtures that several test modules share."""
 
+import gc
 import importlib
 import os
 import sys
@@ -13,6 +14,11 @@ from ttsflow import plugins
 # A busy machine is no reason for a test to fail; pytest's own timeout ends what hangs.
 settings.register_profile("ttsflow", deadline=None)
 settings.load_profile("ttsflow")
+
+
+def pytest_collection_finish():
+    """Spare the garbage collector the modules and tests themselves, which all stay until the end."""
+    gc.freeze()
 
 
 @pytest.fixture

@@ -5,11 +5,12 @@ The names of the tests begin with the ids of their cases: reward-model scores (d
 """
 
 import math
+from functools import cache
 
 import pytest
 
 from ttsflow.build import build
-from ttsflow.config import compose
+from ttsflow.config import compose, strategy
 from ttsflow.errors import ConfigError
 from ttsflow.plugins import load
 from ttsflow.strategies.aggregate import Aggregate
@@ -30,7 +31,9 @@ REDUCED = (*SEARCHES, "best_of_n", "weighted_best_of_n", "weighted_majority")
 LONG, SHORT = (0.9,) * 10, (0.8, 0.8)
 
 
+@cache
 def shipped(name, *more):
+    """Return a shipped strategy, built; the tests share it."""
     return build("stage", compose([f"strategy={name}", *more])["strategy"], "strategy", load())
 
 
@@ -78,8 +81,6 @@ def run(name, *more, **settings):
 @pytest.mark.parametrize("how", ["last", "min", "mean", "prod", "geometric"])
 @pytest.mark.parametrize("name", REDUCED)
 def test_d1_the_reduction_that_was_set_is_used_everywhere(name, how):
-    changes = (f"strategy.reduce={how}", "strategy.n=4")
-    strategy = compose([f"strategy={name}", *changes])["strategy"]
     found = []
 
     def look(node):
@@ -88,7 +89,7 @@ def test_d1_the_reduction_that_was_set_is_used_everywhere(name, how):
             for child in node.values():
                 look(child)
 
-    look(strategy)
+    look(strategy(name, {"reduce": how, "n": 4}))
     assert set(found) == {how}
 
 

@@ -293,6 +293,18 @@ def test_a_setting_that_only_some_strategies_have_fails_only_the_others():
     assert [summary["status"] for summary in summaries("sweep").values()] == ["failed", "complete"]
 
 
+def test_a_file_that_cannot_be_read_ends_a_sweep_before_its_first_job(tmp_path, capsys):
+    file = tmp_path / "conf" / "strategy" / "broken.yaml"
+    file.parent.mkdir(parents=True)
+    file.write_text("defaults: [majority\n")
+    argv = ["run", "-m", "--config-dir", "conf", *FAKE[:2], "strategy=majority,broken", "strategy.n=2,3"]
+    assert cli.main([*argv, "hydra.sweep.dir=sweep"]) == 2
+    shown = capsys.readouterr()
+    assert "not valid YAML" in shown.err
+    assert shown.out == ""
+    assert summaries("sweep") == {}
+
+
 def test_a_comma_that_makes_two_jobs_is_seen_in_the_plan(capsys):
     assert cli.main(["run", "-m", *FAKE, "+stop=a,b", "hydra.sweep.dir=sweep"]) == 1
     shown = capsys.readouterr().out

@@ -136,6 +136,27 @@ def test_the_order_of_stages_survives_yaml():
     assert to_yaml(mapping).splitlines()[:3] == ["use: sequence", "stages:", "  z:"]
 
 
+def test_what_is_kept_of_a_composition_changes_nothing(folder):
+    first = compose(["strategy=dvts", "engine=fake"])
+    compose(["strategy=dvts", "engine=fake", "engine.capacity=3", "strategy.stages.answer=null"])
+    compose(["strategy=dvts", "engine=fake", "strategy.stages.answer.use=dedup", "~budget.run", "seed=3"])
+    assert compose(["strategy=dvts", "engine=fake"]) == first
+    for n in (3, 4):
+        where = folder(strategy__mine=f"defaults: [majority, _self_]\nn: {n}\n")
+        assert compose(["strategy=mine"], where)["variables"]["n"] == n
+        assert compose(["strategy=mine"], where)["variables"]["n"] == n
+
+
+def test_a_defaults_list_may_refer_to_a_choice(folder):
+    where = folder(
+        extra__fake="n: 7\n",
+        strategy__mine="defaults: [majority, {/extra@_here_: '${engine}'}]\n",
+    )
+    assert compose(["strategy=mine", "engine=fake"], where)["variables"]["n"] == 7
+    with pytest.raises(ConfigError, match="there is no extra 'vllm'"):
+        compose(["strategy=mine"], where)
+
+
 # --- what is refused --------------------------------------------------------------------------------
 
 

@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import argparse
 import errno
+import gc
 import os
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -86,6 +88,17 @@ def _version() -> str:
         return "(not installed)"
 
 
+@contextmanager
+def _seldom_collecting() -> Iterator[None]:
+    """Look for garbage less often: a large search keeps what it makes; looking took a third of its time."""
+    before = gc.get_threshold()
+    gc.set_threshold(100_000, 20, 20)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+
+
 def _run(argv: Sequence[str]) -> int:
     """Run one config, or a sweep over many with -m."""
     parser = Parser(prog="ttsflow run", description=_run.__doc__)
@@ -99,7 +112,7 @@ def _run(argv: Sequence[str]) -> int:
     args = overridden(parser, argv)
     _check_folder(args.overrides, multirun=args.multirun)
     warn()
-    with interrupt.handled():
+    with interrupt.handled(), _seldom_collecting():
         if args.multirun:
             from ttsflow.sweep import sweep
 

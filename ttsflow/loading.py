@@ -53,6 +53,9 @@ _OPEN = re.compile(
 #: How many parsed files are kept; a process reads a few dozen, unless it writes new ones all the time.
 _MOST_PARSED = 500
 
+#: How many compositions are kept, of some 100 kB each; a sweep has as many as it combines files.
+_MOST_MERGED = 100
+
 #: Hydra's own settings that do not come from one of its config groups.
 _NO_GROUP = re.compile(r"hydra[.:](run|sweep|job|runtime)\b")
 
@@ -70,11 +73,13 @@ class _Repository(ConfigRepository):
     """
 
     _parsed: dict[tuple[str, str, str, bytes], ConfigResult | None] = {}  # noqa: RUF012 - of the process
-    _hydra: dict[bool, tuple[object, ConfigResult | None]] = {}  # noqa: RUF012 - with what is stored
+    _hydra: dict[bool, tuple[object, ConfigResult | None, object]] = {}  # noqa: RUF012 - of the process
 
     def __init__(self, search_path: ConfigSearchPath) -> None:
         super().__init__(search_path)
         self.whole = True
+        self.marks: dict[str, object] = {}
+        """Of each file that was read: something that is equal only for equal content."""
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         """Hydra copies it for every composition; a deep copy would take its whole store along."""
@@ -87,7 +92,7 @@ class _Repository(ConfigRepository):
             return super().load_config(config_path) if config_path != "hydra/config" else self._own()
         folder = Path(source.path) if source.scheme() == "file" else config_folder(source.path)
         content = folder.joinpath(*f"{config_path.removesuffix('.yaml')}.yaml".split("/")).read_bytes()
-        key = (source.provider, source.path, config_path, content)
+        key = self.marks[config_path] = (source.provider, source.path, config_path, content)
         if key not in self._parsed:
             if len(self._parsed) >= _MOST_PARSED:
                 self._parsed.clear()
@@ -103,8 +108,9 @@ class _Repository(ConfigRepository):
             for default in result.defaults_list or () if result and not self.whole else ():
                 if isinstance(default, GroupDefault):
                     default.value = None
-            self._hydra[self.whole] = stored, result
-        return copy(self._hydra[self.whole][1])
+            self._hydra[self.whole] = stored, result, object()
+        _, result, self.marks["hydra/config"] = self._hydra[self.whole]
+        return copy(result)
 
 
 class Loader(ConfigLoaderImpl):
@@ -113,12 +119,15 @@ class Loader(ConfigLoaderImpl):
     ``referenced`` collects the variables that any strategy file read so far refers to.
     """
 
+    _merged: dict[Any, tuple[DictConfig, set[str]]] = {}  # noqa: RUF012 - of the process
+
     def __init__(self, search_path: ConfigSearchPath) -> None:
         super().__init__(search_path)
         self.repository = self._files = _Repository(search_path)
         self.referenced: set[str] = set()
         self._so_far: dict[Any, Any] = {}
         self._replaced = False
+        self._refers: set[str] = set()
         self._overrides: list[Any] = []
 
     def load_configuration(
@@ -162,13 +171,30 @@ class Loader(ConfigLoaderImpl):
         return config
 
     def _compose_config_from_defaults_list(self, defaults: list[Any], repo: Any) -> DictConfig:
+        """Merge the files, or take what the same files came to before, and make room for the overrides."""
+        marks = [self._files.marks.get(one.config_path) for one in defaults]
+        places = [(one.config_path, one.package, one.primary) for one in defaults]
+        key = (*zip(places, marks, strict=True),)
+        if key in self._merged:
+            config, referenced = self._merged[key]
+            config = deepcopy(config)
+        else:
+            config, referenced = self._merge_files(defaults, repo)
+            if None not in marks:
+                if len(self._merged) >= _MOST_MERGED:
+                    del self._merged[next(iter(self._merged))]
+                self._merged[key] = deepcopy(config), referenced
+        self.referenced |= referenced
+        self._make_room(config)
+        return config
+
+    def _merge_files(self, defaults: list[Any], repo: Any) -> tuple[DictConfig, set[str]]:
         """Merge the files; a part that another file replaces with a different `use` loses its settings."""
-        self._so_far, self._replaced = {}, False
+        self._so_far, self._replaced, self._refers = {}, False, set()
         config = super()._compose_config_from_defaults_list(defaults, repo)
         if self._replaced:
             remove_gone(config)
-        self._make_room(config)
-        return config
+        return config, self._refers
 
     def _load_single_config(self, default: Any, repo: Any) -> Any:
         loaded = super()._load_single_config(default, repo)
@@ -181,7 +207,7 @@ class Loader(ConfigLoaderImpl):
             raw = OmegaConf.to_container(loaded.config, resolve=False)
         _merge(self._so_far, raw)
         if "strategy" in raw:
-            self.referenced |= references(raw["strategy"], raw)
+            self._refers |= references(raw["strategy"], raw)
         return loaded
 
     @staticmethod

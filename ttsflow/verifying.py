@@ -159,7 +159,7 @@ def _checked(verdict: Any) -> Verdict:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool)
+    return type(value) is float or (isinstance(value, Real) and not isinstance(value, bool))
 
 
 def _said(error: BaseException) -> str:

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from rich.console import Console
 
 from ttsflow.analysis.tree import grow, read_events, walk
 from ttsflow.cli import main
@@ -109,9 +110,78 @@ def test_escape_codes_of_a_text_do_not_reach_the_terminal(run, tmp_path, capsys)
     assert "\x1b" not in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("change", [{"path": None}, {"path": ["a"]}, {"tokens_new": "y"}])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"path": None},
+        {"path": ["a"]},
+        {"path": [float("inf")]},
+        {"path": [10**400]},
+        {"tokens_new": "y"},
+        {"tokens_new": float("inf")},
+        {"tokens_new": 10**4000},
+        {"tokens": float("nan")},
+    ],
+)
 def test_damaged_events_are_skipped_and_counted(run, change):
     problem, events = next(iter(read_events(run).items()))
     place = next(i for i, event in enumerate(events) if event["event"] == "candidate")
     tree = grow(problem, [*events[:place], {**events[place], **change}, *events[place + 1 :]])
     assert tree.decisions[-1] == "1 damaged events of the trace were skipped"
+
+
+@pytest.mark.parametrize("scores", [["x"], [{}], [[1]], [10**400], "x"])
+def test_scores_that_are_no_numbers_are_skipped_and_counted(scores):
+    events = [
+        {"event": "candidate", "path": [0], "text": "a"},
+        {"event": "score", "path": [0], "scores": scores},
+        {"event": "lookahead", "scores": [{"path": [0], "score": scores}]},
+    ]
+    tree = grow("p", events)
+    assert tree.nodes[(0,)].scores == ()
+    assert tree.decisions == ["2 damaged events of the trace were skipped"]
+
+
+def written(folder, *events):
+    lines = [event if isinstance(event, str) else json.dumps({"problem": "p", **event}) for event in events]
+    (folder / "trace.jsonl").write_text("\n".join(lines))
+    return ["show", str(folder), "--problem", "p"]
+
+
+@pytest.mark.parametrize("field", ["finish", "aside", "answer", "reason", "text"])
+@pytest.mark.parametrize("value", ["[/red]", "[bold", "[/x", "x]\\", "\x1b[2J"])
+def test_what_looks_like_markup_is_shown_as_it_is(tmp_path, capsys, field, value):
+    event = {"event": "candidate", "path": [0], "finish": "stop", "text": "y]", "answer": "z]", field: value}
+    assert main(written(tmp_path, event)) == 0
+    assert value.replace("\x1b", " ").strip() in capsys.readouterr().out
+
+
+def test_a_line_nested_too_deeply_is_a_broken_line(run, tmp_path, capsys):
+    event = {"event": "candidate", "path": [0], "text": "a"}
+    assert main(written(tmp_path, "[" * 200_000, event, '{"problem": "p')) == 0
+    told = capsys.readouterr().out
+    for number in (1, 3):
+        assert f"line {number} of trace.jsonl is broken and was skipped" in told
+    (tmp_path / "results.jsonl").write_text("[" * 200_000 + "\n" + (run / "results.jsonl").read_text())
+    assert main(["show", str(tmp_path)]) == 0
+    assert "line 1 of results.jsonl is broken" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("depth", [300, 900])
+def test_a_value_nested_deeply_does_not_stop_the_rest(tmp_path, capsys, depth):
+    nested = json.loads("[" * depth + "]" * depth)
+    start = {"event": "candidate", "path": [0], "text": "seen", "answer": nested, "aside": nested}
+    assert main(written(tmp_path, start, {"event": "result", "answer": nested, "why": nested})) == 0
+    assert "seen" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("width", [40, 80, 1000])
+def test_a_deep_tree_is_cut_off_with_a_note(tmp_path, capsys, monkeypatch, width):
+    monkeypatch.setattr("ttsflow.analysis.show.wide_console", lambda: Console(width=width, highlight=False))
+    events = [{"event": "candidate", "path": [0] * n, "text": "a" * n} for n in range(1, 3000)]
+    assert len(list(walk(grow("p", events).roots))) == 2999
+    assert main(written(tmp_path, *events)) == 0
+    told = capsys.readouterr().out
+    drawn = min(200, (width - 16) // 4)
+    assert f"{2999 - drawn} nodes" in told
+    assert "2999 nodes" in told

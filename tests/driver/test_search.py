@@ -1,5 +1,7 @@
 """Search strategies on the fake engine: what equals what, and what may not depend on what."""
 
+from functools import cache
+
 import pytest
 
 from ttsflow.build import build
@@ -19,7 +21,9 @@ SEARCHES = ["beam_search", "dvts", "rebase", "dynamic_branching", "varying_granu
 TASK = FakeTask(size=6)
 
 
+@cache
 def shipped(name, *more):
+    """Return a shipped strategy, built; the tests share it."""
     return build("stage", compose([f"strategy={name}", *more])["strategy"], "strategy", load())
 
 

@@ -357,9 +357,10 @@ def test_the_published_file_reads_and_its_solutions_are_answers(humaneval):
         assert answers[0].text.endswith(body.rstrip() + "\n") or body.rstrip() in answers[0].text
 
 
-def test_its_solutions_pass_and_empty_ones_fail(humaneval):
-    """Every sixth problem: all of them take half a minute."""
-    problems = Code(humaneval, chat=False).problems()[::6]
+@pytest.mark.parametrize("every", [30, pytest.param(6, marks=pytest.mark.slow)])
+def test_its_solutions_pass_and_empty_ones_fail(humaneval, every):
+    """Some of the problems: all of them take half a minute."""
+    problems = Code(humaneval, chat=False).problems()[::every]
     sandbox = Sandbox(workers=2)
     for problem in problems:
         for name, source in (("right", problem.gold), ("wrong", problem.prompt + "    return None\n")):

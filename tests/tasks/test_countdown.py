@@ -413,6 +413,20 @@ RIGHT = "8 / (3 - 8 / 3)"
         f"Answer: 1 + 1\nNo.\nAnswer: {RIGHT}",
         f"<think>3 * 8 = 24</think>\n{RIGHT}",
         "Answer:\n8 \u00f7 (3 \u2212 8 \u00f7 3)",
+        f"**Answer:** `{RIGHT}`",
+        f"Answer: **{RIGHT}** = 24",
+        f"Answer: {RIGHT}\n= 24",
+        f"Answer: {RIGHT} = 48 / 2",
+        f"Answer: {RIGHT}\n\n---\nEach was used once.",
+        f"Answer: {RIGHT}\n- uses all of them",
+        f"<answer>{RIGHT} = 24</answer>",
+        f"Step 3: {RIGHT} = 24 \u2713",
+        f"The solution is given by:\n{RIGHT} = 24",
+        rf"One possible solution is \(\boxed{{{RIGHT}}}\).",
+        rf"24 = \boxed{{{RIGHT}}}",
+        rf"\boxed{{{RIGHT}}} = 24. It uses 3, 3, 8 and 8.",
+        rf"\text{{Answer: }} \boxed{{{RIGHT}}}",
+        r"Answer: $8 \div (3 - \frac{8}{3})$",
     ],
 )
 def test_the_final_expression_is_found(text):
@@ -438,6 +452,105 @@ def test_the_final_expression_is_found(text):
 )
 def test_what_gives_no_answer(text):
     assert Countdown().answer(text, GAME) is None
+
+
+WRAPPED = ["Answer: {}", "**Answer: {}**", "so the answer is {}", "{}", "So {}", "The answer is ${}$"]
+JOINED_BEHIND = [
+    *(" : 7", ": 7", " mod 100", " minus 2", " over 2", " squared", " half", " divided by 2", " and 3", " x"),
+    *(
+        " \u00b1 3",
+        " \u2797 2",
+        " \u2796 3",
+        " \u2a09 2",
+        " \u2571 2",
+        " \u2238 3",
+        "\u00b2",
+        " \u221a",
+        " & 1",
+    ),
+    *(" << 2", " | 2", " ** 2", " ** -2", "!", " !", "%", ",5", ", 5", " 7", "(2)", "kg", r" \bmod 5"),
+    *("\n- 3", "\n\n- 3", "\n+ 3", "\nminus 3", "\n- three", "\n\u00d7 2", " *\n2", " times\n2", " :\n7"),
+    *(". - 3", ".*2", ". minus 3", ". Then minus 3", " " * 500 + "- 3"),
+    *(
+        " = 25",
+        " \u2260 24",
+        " \u2248 24",
+        " = 24 = 25",
+        " = 24 + 1",
+        " = 24 mod 7",
+        " =",
+        f" = 24.{'0' * 30}1",
+    ),
+]
+JOINED_BEFORE = [
+    *(
+        "- ",
+        "-",
+        "minus ",
+        "half of ",
+        "twice ",
+        "not ",
+        "the square of ",
+        "the opposite of the number ",
+        "2 ",
+    ),
+    *("\u221a", "\u221a ", r"\sqrt ", r"\log ", "~", "2 : ", "\u00bd ", "3^", "25 = ", "x = ", "| ", "a "),
+    *("minus\n", "half of\n", "-\n", "2\n* "),
+]
+
+
+@pytest.mark.parametrize("wrapped", WRAPPED)
+def test_what_is_joined_to_an_expression_makes_it_another_one(wrapped):
+    task = Countdown()
+    joined = [
+        *("8 * 3" + behind for behind in JOINED_BEHIND),
+        *(before + "8 * 3" for before in JOINED_BEFORE),
+    ]
+    texts = [wrapped.format(text) for text in ["8 * 3", *joined]]
+    assert [text for text in texts if task.correct(task.answer(text, SOME), SOME)] == texts[:1]
+
+
+def test_what_is_joined_to_a_box_makes_it_another_one():
+    box, task = r"\boxed{8 * 3}", Countdown()
+    texts = [box, *(box + behind for behind in JOINED_BEHIND), *(before + box for before in JOINED_BEFORE)]
+    texts += [
+        rf"{box}\cdot 2",
+        rf"\sqrt{{{box}}}",
+        rf"\frac{{{box}}}{{2}}",
+        f"7 and {box}",
+        f"{box}, then minus 2",
+    ]
+    texts += [rf"\boxed{{8 * 3{behind}}}" for behind in JOINED_BEHIND]
+    assert [text for text in texts if task.correct(task.answer(text, SOME), SOME)] == texts[:1]
+
+
+def test_numbers_are_what_is_written_and_not_rounded():
+    number = f"2.{'9' * 25}"
+    assert read(f"8 * {number}").numbers == (8, Fraction(number))
+    task = Countdown()
+    assert task.correct(task.answer(f"Answer: 8 * {number}", SOME), SOME) is False
+    assert task.answer("Answer: 8 * 3 = 24.0", SOME) is not None
+
+
+def test_a_list_number_is_none_within_a_statement():
+    assert final_in("2) 8 * 3") is not None
+    assert final_in("Answer: 2) 8 * 3") is None
+    assert final_in(r"\boxed{2) 8 * 3}") is None
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        "8 - 3 : 5",
+        "8 - 3 \u2797 5 = 1",
+        "\u221a9 * 8 = 72",
+        "half of 8 * 3 = 12",
+        "8 * 3 \u2260 24",
+        "8 * 3,5",
+    ],
+)
+def test_a_part_of_something_else_is_no_chain(step):
+    assert list(chains_in(step)) == []
 
 
 @pytest.mark.parametrize(
@@ -481,6 +594,12 @@ def test_long_texts_take_no_time():
         "\\frac{1}{" * 3000,
         "- 1 " * 9000,
         "3*8=24\n" * 3000,
+        "8*3 mod\n" * 3000,
+        "-\n" * 5000,
+        "so " * 9000,
+        "8" + " " * 20000 + "*3",
+        "Answer: 8*3" + ". *" * 9000,
+        "\\boxed{8*3}" * 2000,
     ]
     for text in hostile:
         final_in(text)

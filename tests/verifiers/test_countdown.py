@@ -99,6 +99,35 @@ def test_final_expressions_are_checked_exactly(text, wanted):
     assert scores(text) == [wanted]
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(
+            "Answer: 3 * 8 : 7",
+            "Answer: 3 * 8 mod 100",
+            "Answer: - 3 * 8",
+            "Answer: 3 * 8 = 25",
+            "3 * 8 minus 2",
+        ),
+        *(
+            "Answer: 3 * 8\n- 3",
+            "3 * 8 = 24\nminus 3",
+            "minus\n3 * 8",
+            "half of\n\\boxed{3 * 8}",
+            "- 3 * 8 = 24",
+        ),
+        *("\\boxed{3 * 8}\\cdot 2", "\\sqrt 3 * 8", "3 * 8 \u2797 2"),
+    ],
+)
+def test_a_final_expression_stands_alone(text):
+    assert scores(text, EASY, "stop")[-1] == 0.0
+
+
+def test_a_final_expression_may_go_on_in_the_next_line():
+    assert scores("Answer: 3 * 8\n= 24", EASY, "stop") == [1.0, 1.0]
+    assert scores("Answer: 3 * 8\n\nDone.", EASY, "stop") == [1.0, 0.5]
+
+
 def test_where_not_all_numbers_are_needed():
     assert scores("3 * 8 = 24 (left: 1, 2, 24)\nAnswer: 3 * 8", EASY, "stop") == [1.0, 1.0]
     assert scores("Answer: 3 * 8 * 1", EASY, "stop") == [1.0]

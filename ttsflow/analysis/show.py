@@ -6,12 +6,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree as Drawn
 
-from ttsflow.analysis.tree import Node, Tree, grow, read_events, read_lines
+from ttsflow.analysis.tree import Node, Tree, grow, read_lines, read_trace, walk
 from ttsflow.errors import DataError, suggest
 from ttsflow.listing import wide_console
 
@@ -19,6 +18,8 @@ __all__ = ["show_problem", "show_problems"]
 
 
 _RIGHT = {"True": "yes", "False": "no"}
+_DEEPEST = 200  # generations drawn
+_INDENT, _ROOM = 4, 16  # columns: what each generation takes, what a narrow terminal keeps for the text
 
 
 def show_problems(folder: Path) -> None:
@@ -47,28 +48,42 @@ def show_problems(folder: Path) -> None:
 
 def show_problem(folder: Path, problem: str, *, width: int = 100) -> None:
     """Print one problem as a tree; ``width`` characters of every text. Raises ``DataError``."""
-    events = read_events(folder)
+    events, broken = read_trace(folder)
     if problem not in events:
         raise DataError(_plain(f"the run has no problem {problem!r}. {suggest(problem, events)}"))
     tree = grow(problem, events[problem])
     drawn = Drawn(Text(_plain(_headline(tree)), style="bold"))
-    for node in tree.roots:
-        _draw(drawn, node, width)
     console = wide_console()
+    deepest = max(1, min(_DEEPEST, (console.width - _ROOM) // _INDENT))
+    waiting = [(drawn, node, 1) for node in reversed(tree.roots)]
+    while waiting:
+        branch, node, depth = waiting.pop()
+        below = branch.add(_line(node, width))
+        if depth < deepest:
+            waiting += [(below, child, depth + 1) for child in reversed(node.children)]
+        elif node.children:
+            hidden = sum(1 for _ in walk(node.children))
+            below.add(Text(f"\u2026 {hidden} nodes further down are not drawn"))
     console.print(drawn)
     for line in tree.decisions:
         console.print(_plain(line), markup=False)
+    for number in broken:
+        console.print(f"line {number} of trace.jsonl is broken and was skipped", markup=False)
 
 
 def _plain(value: Any) -> str:
     """Return a text without what a terminal would obey: escape codes, and other control characters."""
-    return "".join(char if char.isprintable() else " " for char in str(value))
+    try:
+        text = str(value)
+    except RecursionError:
+        return "(nested too deeply to be shown)"
+    return "".join(char if char.isprintable() else " " for char in text)
 
 
 def _headline(tree: Tree) -> str:
     result: Mapping[str, Any] = tree.result
     told = [
-        f"{key} {result[key]}"
+        f"{key} {_plain(result[key])}"
         for key in ("outcome", "answer", "correct", "stopped")
         if result.get(key) is not None
     ]
@@ -76,27 +91,23 @@ def _headline(tree: Tree) -> str:
     return f"{tree.problem}: " + ", ".join([*told, f"{len(tree.nodes)} nodes", f"{tokens} tokens"])
 
 
-def _draw(branch: Drawn, node: Node, width: int) -> None:
-    below = branch.add(Text.from_markup(_line(node, width)))
-    for child in node.children:
-        _draw(below, child, width)
-
-
-def _line(node: Node, width: int) -> str:
-    marks: Sequence[str] = [
-        f"[dim]{'.'.join(map(str, node.path))}[/dim]",
-        f"{node.tokens} tokens",
-        _ending(node),
-        *([f"[magenta]{node.aside}, thrown away[/magenta]"] if node.aside else []),
-        *([_scores(node)] if node.scores else []),
-        *([f"answer [bold]{escape(_plain(node.answer))}[/bold]"] if node.answer is not None else []),
-        *(["[green]chosen[/green]"] if node.chosen else []),
-        *([f"[red]pruned {escape(_plain(node.pruned))}[/red]"] if node.pruned else []),
-        *([f"[yellow]{escape(_plain(node.reason))}[/yellow]"] if node.reason else []),
+def _line(node: Node, width: int) -> Text:
+    # Styled texts and no markup: what a trace says may look like markup.
+    marks: Sequence[tuple[str, str]] = [
+        (".".join(map(str, node.path)), "dim"),
+        (f"{node.tokens} tokens", ""),
+        (_plain(_ending(node)), ""),
+        *([(f"{_plain(node.aside)}, thrown away", "magenta")] if node.aside else []),
+        *([(_scores(node), "")] if node.scores else []),
+        *([(f"answer {_plain(node.answer)}", "bold")] if node.answer is not None else []),
+        *([("chosen", "green")] if node.chosen else []),
+        *([(f"pruned {_plain(node.pruned)}", "red")] if node.pruned else []),
+        *([(_plain(node.reason), "yellow")] if node.reason else []),
     ]
+    line = Text("  ").join(Text(mark, style=style) for mark, style in marks)
     text = _plain(" ".join(node.text.split()))
     text = text if len(text) <= width else text[: width - 1] + "\u2026"
-    return "  ".join(marks) + (f"\n{escape(text)}" if text else "")
+    return line.append(f"\n{text}") if text else line
 
 
 def _ending(node: Node) -> str:

@@ -11,7 +11,9 @@ from typing import Any
 from ttsflow.errors import DataError
 from ttsflow.lineage import Path
 
-__all__ = ["Node", "Tree", "grow", "read_events", "read_lines", "walk"]
+__all__ = ["Node", "Tree", "grow", "read_events", "read_lines", "read_trace", "walk"]
+
+_MOST = 2**63  # more than any count; sums of larger ones might be too long to print
 
 
 @dataclass(slots=True)
@@ -59,7 +61,7 @@ def read_lines(path: File) -> tuple[list[dict[str, Any]], list[int]]:
             for number, line in enumerate(lines, 1):
                 try:
                     record = json.loads(line)
-                except ValueError:
+                except (ValueError, RecursionError):  # the latter from thousands of brackets in each other
                     record = None
                 if isinstance(record, dict):
                     records.append(record)
@@ -72,13 +74,19 @@ def read_lines(path: File) -> tuple[list[dict[str, Any]], list[int]]:
 
 def read_events(folder: File) -> dict[str, list[dict[str, Any]]]:
     """Return the events of a run by problem, in order. Raises ``DataError`` without a trace."""
+    return read_trace(folder)[0]
+
+
+def read_trace(folder: File) -> tuple[dict[str, list[dict[str, Any]]], list[int]]:
+    """Return the events of a run as ``read_events`` does, and the numbers of the lines that are none."""
     path = folder / "trace.jsonl"
     if not path.is_file():
         raise DataError(f"{folder} holds no trace.jsonl; is it a run folder, and was `trace` true?")
     events: dict[str, list[dict[str, Any]]] = {}
-    for event in read_lines(path)[0]:
+    records, broken = read_lines(path)
+    for event in records:
         events.setdefault(str(event.get("problem")), []).append(event)
-    return events
+    return events, broken
 
 
 def grow(problem: str, events: Iterable[Mapping[str, Any]]) -> Tree:
@@ -91,7 +99,7 @@ def grow(problem: str, events: Iterable[Mapping[str, Any]]) -> Tree:
             continue
         try:
             take(tree, event)
-        except (KeyError, TypeError, ValueError, AttributeError):
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError):
             damaged += 1
     if damaged:
         tree.decisions.append(f"{damaged} damaged events of the trace were skipped")
@@ -105,21 +113,37 @@ def grow(problem: str, events: Iterable[Mapping[str, Any]]) -> Tree:
 
 def walk(nodes: Iterable[Node]) -> Iterator[Node]:
     """Yield nodes and all below them."""
-    for node in nodes:
+    # A stack, for a tree may be deeper than calls may be.
+    waiting = [*nodes][::-1]
+    while waiting:
+        node = waiting.pop()
         yield node
-        yield from walk(node.children)
+        waiting += reversed(node.children)
+
+
+def _count(value: Any) -> int:
+    number = int(value)
+    if abs(number) > _MOST:
+        raise ValueError(value)
+    return number
+
+
+def _value(score: Any) -> float | None:
+    if score is not None and not isinstance(score, int | float):
+        raise TypeError(score)
+    return None if score is None else float(score)
 
 
 def _add(tree: Tree, event: Mapping[str, Any]) -> None:
-    path = tuple(int(number) for number in event["path"])
+    path = tuple(map(_count, event["path"]))
     text = str(event.get("text", ""))
     tree.nodes[path] = Node(
         path=path,
         finish=str(event.get("finish")),
-        tokens=int(event.get("tokens_new", 0)),
+        tokens=_count(event.get("tokens_new", 0)),
         text=text,
         full=text,
-        length=int(event.get("tokens", 0)),
+        length=_count(event.get("tokens", 0)),
         answer=event.get("answer"),
         reason=event.get("reason"),
         aside=event.get("aside"),
@@ -129,7 +153,7 @@ def _add(tree: Tree, event: Mapping[str, Any]) -> None:
 def _score(tree: Tree, event: Mapping[str, Any]) -> None:
     node = tree.nodes.get(tuple(event["path"]))
     if node is not None:
-        node.scores = tuple(event["scores"])
+        node.scores = tuple(map(_value, event["scores"]))
         node.reason = event.get("reason", node.reason)
 
 
@@ -137,7 +161,7 @@ def _lookahead(tree: Tree, event: Mapping[str, Any]) -> None:
     for one in event["scores"]:
         node = tree.nodes.get(tuple(one["path"]))
         if node is not None:
-            node.scores = (one["score"],)
+            node.scores = (_value(one["score"]),)
 
 
 def _left_out(tree: Tree, event: Mapping[str, Any]) -> None:

@@ -37,7 +37,8 @@ class Countdown:
     Else they are one text to continue, and the full stop behind the answer ends a trajectory.
 
     An answer is the expression in the last box or "Answer:", else in the last line that has one and is
-    no step; ``= 24`` may follow. Votes count rearrangements of one expression as one answer. Gold is one
+    no step; ``= 24`` may follow, if it is true. One that anything else is joined to, such as ``mod 7``, is
+    no answer. Votes count rearrangements of one expression as one answer. Gold is one
     solution of many, so it is checked by computing, never compared. ``data`` holds ``numbers``,
     ``target`` and ``all``.
 

@@ -2,7 +2,8 @@ r"""Arithmetic expressions over whole numbers: found in a text, read without ``e
 
 An expression has numbers, ``+ - * /``, unary minus and brackets, at least one operation, no powers, and
 a bounded length and depth. Typographic signs, ``\times``, ``\frac{8}{3}`` and an ``x`` between numbers
-are understood; anything else, and two numbers side by side, is not an expression.
+are understood; anything else, and two numbers side by side, is not an expression. What an unknown sign
+or a word such as ``mod`` joins to more is left out, for a part of an expression is another one.
 
 The key of an expression is one text for all its rearrangements: sums and products are flattened with
 their signs and inverses and sorted, so that ``8*3-2+1`` and ``1 + (3*8 - 2)`` share a key. Expressions
@@ -13,12 +14,36 @@ from __future__ import annotations
 
 import ast
 import re
+import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import NamedTuple
 
-__all__ = ["Expression", "Negative", "Operation", "Tree", "chains_in", "evaluate", "read", "tidy", "written"]
+__all__ = [
+    "JOINING",
+    "Expression",
+    "Negative",
+    "Operation",
+    "Tree",
+    "chain_of",
+    "chains_in",
+    "evaluate",
+    "is_sign",
+    "plain_line",
+    "read",
+    "tidy",
+    "written",
+]
+
+#: Words that make something else of the expression next to them.
+JOINING = (
+    r"(?:minus|plus|times|over|mod(?:ulo|ulus)?|rem(?:ainder)?|div(?:ided)?|multiplied|added"
+    r"|subtracted|less|per|percent|half|halved|thirds?|quarters?|twice|thrice|doubled?|tripled?"
+    r"|(?:square|cube)[ds]?|roots?|sqrt|cbrt|power|raised|negative|opposite|negated?|reciprocal|inverse"
+    r"|factorial|log|ln|exp|abs|floor|ceil(?:ing)?|rounded|increased|decreased|reduced|choose|not|without"
+    r"|by|x|mal|durch|hoch)"
+)
 
 
 class Operation(NamedTuple):
@@ -69,7 +94,7 @@ _FRACTION = re.compile(r"\\[dtc]?frac\s*\{([^{}]*)\}\s*\{([^{}]*)\}")
 _REWRITES = (
     (re.compile(r"\\(?:times|cdot|ast)(?![A-Za-z])"), "*"),
     (re.compile(r"\\div(?![A-Za-z])"), "/"),
-    (re.compile(r"\\(?:left|right|big|Big|displaystyle)(?![A-Za-z])|\\[,;:! ]"), ""),
+    (re.compile(r"\\(?:left|right|big|Big|displaystyle)(?![A-Za-z])|\\[,;:! ]"), " "),
     (re.compile(r"\\[()\[\]]|\\?\$"), " "),
     (re.compile(r"(?<=[\d)])\s*[xX]\s*(?=[\d(])"), "*"),
     (re.compile(r"(?<=\d),(?=\d{3}(?!\d))"), ""),
@@ -79,8 +104,10 @@ _HEAD = re.compile(r"^\s*(?:\d{1,2}[.)](?=\s)|[*\u2022-](?=\s))")
 _RUN = re.compile(r"[\d.+\-*/()=^!%\s]+")
 _PLAIN = re.compile(r"[\d.+\-*/()\s]+")
 _CONTINUING = ("+", "-", "*", "/")
-# Two stars that are no power, for no power has a value here.
-_EMPHASIS = re.compile(r"(?<![\d)])\*\*|\*\*(?!\s*[\d(])")
+# Two stars that are no power: nothing to raise stands before them, or no exponent behind.
+_EMPHASIS = re.compile(r"(^|[^\d)\s*])(\s*)\*\*(?!\*)|()()\*\*(?=\s*(?:$|[=A-Za-z,;:.!?]))")
+_AROUND = re.compile(rf"(?:\b{JOINING}(?:\s+of)?(?:\s+the)?|\\[A-Za-z]+)\s*$", re.IGNORECASE)
+_BEHIND = re.compile(rf"\s*(?:{JOINING}\b|:\s*[\d(+\-.]|[,;]\d)", re.IGNORECASE)
 _PRECEDENCE = {"+": 1, "-": 1, "*": 2, "/": 2}
 _OPERATIONS: dict[type[ast.operator], str] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/"}
 
@@ -106,7 +133,8 @@ def read(text: str) -> Expression | None:
     if len(text) > _LONGEST or not _PLAIN.fullmatch(text):
         return None
     try:
-        tree = _tree(ast.parse(" ".join(text.split()), mode="eval").body, 0)
+        source = " ".join(text.split())
+        tree = _tree(ast.parse(source, mode="eval").body, source, 0)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
     value, key = evaluate(tree), _sum_text(_terms(tree))
@@ -125,14 +153,36 @@ def chains_in(text: str) -> Iterator[list[Expression]]:
     for line in text.splitlines():
         if len(line) > _LINE:
             continue
-        plain = _HEAD.sub("", _EMPHASIS.sub(" ", tidy(line)))
+        plain = _HEAD.sub("", plain_line(line))
         for run in _RUN.finditer(plain):
-            if _belongs_to_a_word(plain, run):
+            if _belongs_to_more(plain, run):
                 continue
             chain = [read(side) for side in _sides(run[0])]
             known = [side for side in chain if side is not None]
             if len(known) == len(chain) and any(isinstance(side.tree, Operation) for side in known):
                 yield known
+
+
+def plain_line(line: str) -> str:
+    """Return a line as ``tidy`` does, without stars of emphasis."""
+    return _EMPHASIS.sub(r"\1\2 ", tidy(line))
+
+
+def chain_of(text: str) -> list[Expression] | None:
+    """Return the expressions that all of a plain text is, joined by ``=``; None unless all are equal."""
+    sides = [read(side) for side in text.split("=")]
+    known = [side for side in sides if side is not None]
+    if len(known) < len(sides):
+        return None
+    # A lone expression needs no value: it is one, even if it divides by zero.
+    same = len(known) == 1 or (known[0].value is not None and len({side.value for side in known}) == 1)
+    return known if same else None
+
+
+def is_sign(char: str) -> bool:
+    """Return whether a character could stand for an operation, known or not, or join more to one."""
+    # So holds the operators that are drawn as pictures, such as a heavy minus.
+    return char in "+-*/=^%!&|<>~@\\" or unicodedata.category(char) in {"Sm", "So", "No", "Mn"}
 
 
 def evaluate(tree: Tree) -> Fraction | None:
@@ -171,18 +221,17 @@ def _written(tree: Tree, above: int) -> str:
     return f"({text})" if own < above else text
 
 
-def _tree(node: ast.expr, depth: int) -> Tree:
+def _tree(node: ast.expr, source: str, depth: int) -> Tree:
     if depth > _DEEPEST:
         raise _Unreadable
     if isinstance(node, ast.Constant) and type(node.value) in (int, float):
-        # A float's repr is what was written; one that is infinite is no number.
-        return Fraction(repr(node.value))
+        # What was written and not what was parsed, for a float is rounded.
+        return Fraction(source[node.col_offset : node.end_col_offset])
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-        return Negative(_tree(node.operand, depth + 1))
+        return Negative(_tree(node.operand, source, depth + 1))
     if isinstance(node, ast.BinOp) and type(node.op) in _OPERATIONS:
-        return Operation(
-            _OPERATIONS[type(node.op)], _tree(node.left, depth + 1), _tree(node.right, depth + 1)
-        )
+        left, right = _tree(node.left, source, depth + 1), _tree(node.right, source, depth + 1)
+        return Operation(_OPERATIONS[type(node.op)], left, right)
     raise _Unreadable
 
 
@@ -209,8 +258,14 @@ def _sides(run: str) -> list[str]:
     return [*sides[:-1], last]
 
 
-def _belongs_to_a_word(line: str, run: re.Match[str]) -> bool:
+def _belongs_to_more(line: str, run: re.Match[str]) -> bool:
     before, after = line[: run.start()], line[run.end() :]
+    if any(map(is_sign, before.rstrip()[-1:] + after.lstrip()[:1])):
+        return True
+    if _AROUND.search(before[-40:]) or _BEHIND.match(after):
+        return True
+    if re.search(r"\d[,;]$", before) and not run[0][0].isspace():
+        return True
     if before.endswith((*"_\\",)) or after.startswith((*"_\\",)):
         return True
     if before[-1:].isalnum() and (not run[0][0].isspace() or run[0].lstrip()[:1] in _CONTINUING):

@@ -126,6 +126,8 @@ def scores_in(reply: Any) -> list[Any] | None:
 
 def finite(value: object) -> float | None:
     """Return a score as a float, None when it is no finite number."""
+    if type(value) is float:  # by far the most, and asking an abstract class takes its time
+        return value if math.isfinite(value) else None
     if isinstance(value, bool) or not isinstance(value, Real):
         return None
     try:

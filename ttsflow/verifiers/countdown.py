@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
 
-from ttsflow.tasks.countdown_answers import LEFT, longest_in, solves
+from ttsflow.tasks.countdown_answers import LEFT, alone_in, joined, solves, stated_in
 from ttsflow.tasks.expression import Expression, Negative, Operation, Tree, chains_in, evaluate, tidy
-from ttsflow.tasks.extract import last_box, statement
 from ttsflow.tasks.reach import MOST, solution
 from ttsflow.types import Candidate, Problem
 from ttsflow.verifiers.batch import Batched, check_separator, check_unchecked, steps_of
@@ -93,6 +92,8 @@ class _Game(_Sums):
         self._problem = problem
         self._reachable = reachable
         self._solved = False
+        self._last = ""
+        self._ended = False  # by the last line
         self._bag: Bag = tuple(sorted(map(Fraction, problem.data["numbers"])))
 
     @property
@@ -101,17 +102,32 @@ class _Game(_Sums):
         return self._solved
 
     def take(self, line: str) -> bool | None:
+        if not line.strip():
+            return None
+        goes_on = bool(self._last) and joined(self._last, line)
+        self._last = f"{self._last} {line}" if goes_on else line
+        if goes_on and self._ended:
+            # What the line before stated as the end was not all of it.
+            self._solved = self._ended = self._solves(self._last)[0]
+            return self._ended
         text, left = _cut(line)
-        final, states = _final(text)
-        if states:
-            self._solved = final is not None and solves(final, self._problem)
-            return self._solved
+        right, states = self._solves(text)
+        if states and goes_on:
+            right, _ = self._solves(self._last)
         chains = [chain for chain in chains_in(text) if len(chain) > 1]
         # A line that says what is left is a step; another one may be the whole solution, unannounced.
-        if left is None and final is not None and all(map(_holds, chains)) and solves(final, self._problem):
-            self._solved = True
-            return True
+        self._ended = right and (states or (left is None and not goes_on))
+        if states or self._ended:
+            self._solved = self._ended
+            return self._ended
         return self._step(chains, left) if chains else None
+
+    def _solves(self, text: str) -> tuple[bool, bool]:
+        """Return whether a line has a right final expression, and whether it states one as its end."""
+        found, states = stated_in(text)
+        if not states:
+            found = alone_in(text)
+        return found is not None and solves(found, self._problem), states
 
     def _step(self, chains: Iterable[list[Expression]], left: Bag | None) -> bool:
         # An operand such as 8/3 may be one number or two, so several bags are possible.
@@ -145,6 +161,7 @@ def _holds(chain: Sequence[Expression]) -> bool:
 
 def _cut(line: str) -> tuple[str, Bag | None]:
     """Return a line without what it says is left, and those numbers; None when it says nothing."""
+    line = " ".join(line.split())
     found = LEFT.search(line)
     if found is None:
         return line, None
@@ -153,19 +170,6 @@ def _cut(line: str) -> tuple[str, Bag | None]:
         return line[: found.start()], tuple(sorted(left))
     except ZeroDivisionError:
         return line[: found.start()], ()
-
-
-def _final(line: str) -> tuple[Expression | None, bool]:
-    """Return the final expression of a line, and whether the line states something as its end.
-
-    A line without "Answer:" or a box states nothing, but its expression may solve the problem as well.
-    """
-    box, _ = last_box(line)
-    said = statement(line, box)
-    found = next((one for one in map(longest_in, said) if one is not None), None)
-    if found is not None:
-        return found, True
-    return longest_in(line), bool(said) and any(char.isdigit() for char in said[0])
 
 
 def _uses(tree: Tree, bag: Bag) -> set[Bag]:

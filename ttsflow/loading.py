@@ -7,6 +7,7 @@ so other Hydra programs of the environment are not affected.
 
 from __future__ import annotations
 
+import pickle
 import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -53,8 +54,8 @@ _OPEN = re.compile(
 #: How many parsed files are kept; a process reads a few dozen, unless it writes new ones all the time.
 _MOST_PARSED = 500
 
-#: How many compositions are kept, of some 100 kB each; a sweep has as many as it combines files.
-_MOST_MERGED = 100
+#: How many compositions are kept, of some 15 kB each; a sweep has as many as it combines files.
+_MOST_MERGED = 200
 
 #: Hydra's own settings that do not come from one of its config groups.
 _NO_GROUP = re.compile(r"hydra[.:](run|sweep|job|runtime)\b")
@@ -119,7 +120,8 @@ class Loader(ConfigLoaderImpl):
     ``referenced`` collects the variables that any strategy file read so far refers to.
     """
 
-    _merged: dict[Any, tuple[DictConfig, set[str]]] = {}  # noqa: RUF012 - of the process
+    #: Pickled, which makes new ones in a seventh of the time that copying takes.
+    _merged: dict[Any, bytes] = {}  # noqa: RUF012 - of the process
 
     def __init__(self, search_path: ConfigSearchPath) -> None:
         super().__init__(search_path)
@@ -175,15 +177,15 @@ class Loader(ConfigLoaderImpl):
         marks = [self._files.marks.get(one.config_path) for one in defaults]
         places = [(one.config_path, one.package, one.primary) for one in defaults]
         key = (*zip(places, marks, strict=True),)
+        config: DictConfig
         if key in self._merged:
-            config, referenced = self._merged[key]
-            config = deepcopy(config)
+            config, referenced = pickle.loads(self._merged[key])  # noqa: S301 - what was pickled below
         else:
             config, referenced = self._merge_files(defaults, repo)
             if None not in marks:
                 if len(self._merged) >= _MOST_MERGED:
                     del self._merged[next(iter(self._merged))]
-                self._merged[key] = deepcopy(config), referenced
+                self._merged[key] = pickle.dumps((config, referenced))
         self.referenced |= referenced
         self._make_room(config)
         return config

@@ -320,11 +320,10 @@ def test_a_model_of_another_kind_is_refused_by_what_it_is():
 
 
 def test_words_that_are_no_single_token_are_refused_before_the_model_loads(models):
-    for settings, path in (({"good": "right"}, "verifier.good"), ({"bad": "+"}, "verifier.good")):
-        part = dataclasses.replace(models.parts["tag"], **settings)
-        with pytest.raises(ConfigError, match="token") as caught:
-            part.open()
-        assert caught.value.path == path
+    part = dataclasses.replace(models.parts["tag"], good="right")
+    with pytest.raises(ConfigError, match="token") as caught:
+        part.open()
+    assert caught.value.path == "verifier.good"
 
 
 # --- with a generator in the same process -------------------------------------------------------------

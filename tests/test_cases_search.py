@@ -20,7 +20,7 @@ from ttsflow.strategies.generate import GenerateStage
 from ttsflow.strategies.select import Select
 from ttsflow.strategies.until import AllFinished
 from ttsflow.strategies.verify import Verify, reduce_scores
-from ttsflow.testing import FakeEngine, FakeTask, drive, run_fake
+from ttsflow.testing import FakeEngine, FakeTask, Heard, drive, run_fake
 from ttsflow.types import Answer, Candidate, Problem, Sampling, State
 from ttsflow.verifiers.batch import Batched, steps_of
 from ttsflow.verifiers.pooled import Unreadable
@@ -39,24 +39,6 @@ def shipped(name, *more):
 
 def part(kind, *words):
     return build(kind, compose(list(words))[kind], kind, load())
-
-
-class Heard:
-    """A trace that keeps its events."""
-
-    enabled = True
-
-    def __init__(self):
-        self.events = []
-
-    def event(self, kind, problem, data):
-        self.events.append((kind, problem, data))
-
-    def flush(self):
-        pass
-
-    def of(self, kind):
-        return [data for known, _, data in self.events if known == kind]
 
 
 def cand(place, answer=None, *, score=None, finish="stop", text=""):

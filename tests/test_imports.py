@@ -18,6 +18,7 @@ LAYERS = (
     "types order values registry hookspecs replace",
     "ops",
     "protocols",
+    "paths",
     "strategies verifiers tasks costs engines parts recordings library",
     "build plugins ledger trace",
     "builtin assemble mount loading translate flight verifying results",

@@ -9,10 +9,10 @@ from typing import Any, get_args
 
 from ttsflow.errors import PluginError
 from ttsflow.order import AFTER
+from ttsflow.paths import PathsPart
 from ttsflow.protocols import (
     CostModel,
     EnginePart,
-    PathsPart,
     Predictor,
     Stage,
     Task,

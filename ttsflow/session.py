@@ -22,7 +22,7 @@ from ttsflow.status import Status
 from ttsflow.timeline import Moment, Timeline
 from ttsflow.trace import Recorder
 from ttsflow.types import Problem, Result
-from ttsflow.verifiers.served import Served
+from ttsflow.verifiers.served import Served, opened
 
 __all__ = ["Session", "versions"]
 
@@ -71,9 +71,7 @@ class Session:
         open_beside: Callable[[Any, Task], Verifier] | None = getattr(part, "open_beside", None)
         if open_beside is not None:
             return open_beside(self._engine, self.setup.task)
-        # An oracle alone reads what is correct from the task.
-        open_for: Callable[[Task], Verifier] | None = getattr(part, "open_for", None)
-        return part.open() if open_for is None else open_for(self.setup.task)
+        return opened(part, self.setup.task)
 
     def _serve(self, part: Served) -> None:
         """Open a verifier with its models, or on the engine of the run, where it becomes a guest."""

@@ -1,5 +1,6 @@
 """What ran when: kept small, written beside a run, read back, put into figures and drawn."""
 
+import json
 from itertools import pairwise
 
 import pytest
@@ -82,6 +83,9 @@ def test_the_command_draws_a_run_of_the_simulator(tmp_path, capsys):
     assert any(m.running for m in moments)
     assert any(m.verifying for m in moments)
     assert moments[-1].running == moments[-1].waiting == 0
+    # No token is left out of it.
+    usage = json.loads((run / "summary.json").read_text())["usage"]
+    assert moments[-1].decoded == usage["decoded_tokens"] > 0
     assert [m.seconds for m in moments] == sorted(m.seconds for m in moments)
     capsys.readouterr()
     assert cli.main(["timeline", str(run)]) == 0

@@ -13,7 +13,8 @@ from ttsflow.engines.replay import Replay
 from ttsflow.engines.sim import Sim
 from ttsflow.engines.traced import Traced
 from ttsflow.engines.vllm import VLLM
-from ttsflow.protocols import EnginePart, PathsPart
+from ttsflow.paths import PathsPart
+from ttsflow.protocols import EnginePart
 from ttsflow.strategies.aggregate import Aggregate
 from ttsflow.strategies.branch import Branch
 from ttsflow.strategies.budget_check import BudgetCheck

@@ -22,8 +22,8 @@ from ttsflow.engines.sim import Sim
 from ttsflow.engines.traced import Traced
 from ttsflow.errors import ConfigError, DataError, EngineDead
 from ttsflow.ops import EngineRequest
+from ttsflow.paths import PathsPart
 from ttsflow.plugins import load
-from ttsflow.protocols import PathsPart
 from ttsflow.run import run_config
 from ttsflow.tasks.simulated import SimulatedTask
 from ttsflow.testing import FakeTask, run_fake

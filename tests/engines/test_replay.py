@@ -24,7 +24,7 @@ from ttsflow.strategies.generate import GenerateStage
 from ttsflow.strategies.select import Select
 from ttsflow.strategies.watches import FirstFinished
 from ttsflow.tasks.recorded import Recorded
-from ttsflow.testing import run_fake
+from ttsflow.testing import Heard, run_fake
 from ttsflow.testing.contracts import EngineContract, decode_all
 from ttsflow.types import Message, Problem, Sampling
 
@@ -360,21 +360,6 @@ def ffs(n, k):
     )
 
 
-class Events:
-    """A trace that keeps its events."""
-
-    enabled = True
-
-    def __init__(self):
-        self.events = []
-
-    def event(self, kind, problem, data):
-        self.events.append((kind, problem, data))
-
-    def flush(self):
-        pass
-
-
 def run(recordings, strategy, *, concurrency=8, trace=None, file=None, **settings):
     """Run a strategy on recordings, through a file as everyone does."""
     write_recordings(file, recordings)
@@ -434,7 +419,7 @@ def test_first_finish_search_is_its_definition_on_tokens(tmp_path_factory, data,
 def test_a_sample_that_starts_late_is_aborted_exactly_at_the_cut(tmp_path):
     """Two seats: the third sample starts at 10, and the clock stops for it at its own token 10, not 30."""
     recordings = [Recording("q", (sample(10), sample(40, None), sample(500)), gold="1")]
-    trace = Events()
+    trace = Heard()
     [result] = run(recordings, ffs(3, 1), file=tmp_path / "r.jsonl", seats=2, trace=trace).values()
     ends = {
         data["path"]: (data["finish"], data["tokens"])

@@ -37,7 +37,7 @@ class _Case:
 
     events: dict[int, Mapping[str, Any]] = field(default_factory=dict)
     scores: dict[int, tuple[float | None, ...]] = field(default_factory=dict)
-    roots: int = 0
+    prompt_tokens: int | None = None
 
 
 def record(folder: Path, target: Path, *, texts: bool = True) -> Done:
@@ -72,9 +72,9 @@ def recorded(folder: Path, *, texts: bool = True) -> tuple[list[Recording], Coun
     cases = _cases(folder / "trace.jsonl", left_out)
     results, broken = read_lines(folder / "results.jsonl")
     left_out["in broken lines"] += len(broken)
-    usage = {str(row.get("id")): row.get("usage") for row in results}
+    ended = {str(row.get("id")) for row in results}
     # A problem without a result was in flight when the run ended: its short samples came first.
-    for name in [name for name in cases if name not in usage]:
+    for name in [name for name in cases if name not in ended]:
         left_out["of problems that had not ended"] += len(cases.pop(name).events)
     task: Task = build("task", config.get("task"), "task", plugins.load())
     problems = {problem.id: problem for problem in task.problems()}
@@ -91,7 +91,7 @@ def recorded(folder: Path, *, texts: bool = True) -> tuple[list[Recording], Coun
                 _sample(task, problem, cases[name], number, texts=texts) for number in sorted(found)
             ),
             gold=problem.gold,
-            prompt_tokens=_prompt_tokens(cases[name], usage.get(name)),
+            prompt_tokens=cases[name].prompt_tokens,
             prompt=content_id(repr(problem.prompt)),
             **labels,
         )
@@ -125,9 +125,15 @@ def _cases(trace: Path, left_out: Counter[str]) -> dict[str, _Case]:
     events, broken = read_lines(trace)
     left_out["in broken lines"] += len(broken)
     for event in events:
-        if event.get("event") not in ("candidate", "score"):
+        kind = event.get("event")
+        if kind not in ("start", "candidate", "score"):
             continue
         try:
+            if kind == "start":
+                known = event.get("prompt_tokens")
+                case = cases.setdefault(str(event["problem"]), _Case())
+                case.prompt_tokens = None if known is None else int(known)
+                continue
             _take(cases, event, left_out)
         except (KeyError, TypeError, ValueError, IndexError, AttributeError):
             left_out["in damaged events"] += 1
@@ -148,7 +154,6 @@ def _take(cases: dict[str, _Case], event: Mapping[str, Any], left_out: Counter[s
             f"the run made its trajectories step by step, such as one of {str(event['problem'])!r}; only "
             "samples that were drawn whole can be played back, as those of majority or best_of_n."
         )
-    case.roots += len(path) == 1
     if len(path) > 1:
         left_out["continued"] += 1
     elif finish in ("stop", "length"):
@@ -176,13 +181,6 @@ def _sample(task: Task, problem: Problem, case: _Case, number: int, *, texts: bo
         logprobs=tuple(map(tuple, per_token.get("logprobs", ()))),
         certainties=per_token.get("certainties", ()),
     )
-
-
-def _prompt_tokens(case: _Case, usage: Any) -> int | None:
-    """Return the tokens of the prompt, where all requests of the problem had no more than that."""
-    if not isinstance(usage, Mapping) or not case.roots or usage.get("requests") != case.roots:
-        return None
-    return int(usage["prompt"]) // case.roots
 
 
 def _labels(config: Mapping[str, Any]) -> dict[str, str]:

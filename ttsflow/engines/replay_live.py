@@ -6,10 +6,11 @@ import heapq
 import itertools
 from collections.abc import Iterator, Sequence
 
+from ttsflow.engines.playing import Playing
 from ttsflow.engines.recorded_paths import RecordedPaths
 from ttsflow.ops import EngineRequest, Progress
-from ttsflow.protocols import Capabilities, Play
-from ttsflow.types import Prompt, Tokens
+from ttsflow.paths import Play
+from ttsflow.protocols import Capabilities
 
 __all__ = ["ReplayEngine"]
 
@@ -24,7 +25,7 @@ class _Run:
         self.start = self.end = 0
 
 
-class ReplayEngine:
+class ReplayEngine(Playing):
     """Plays recorded samples: all that have a seat grow together, one token per iteration.
 
     A step jumps to the next thing that happens: the end of a sequence, or ``leap`` tokens. Seats are given
@@ -39,12 +40,10 @@ class ReplayEngine:
         seats: int = 64,
         token_seconds: float = 0.02,
     ) -> None:
+        super().__init__(paths)
         self.capabilities = capabilities
         self.capacity = seats
         self.context = paths.context
-        self.leap: int | None = None
-        self.advanced = 0
-        self._paths = paths
         self._token_seconds = token_seconds
         self._clear()
 
@@ -69,18 +68,6 @@ class ReplayEngine:
     def now(self) -> float:
         """Return virtual seconds."""
         return self._tick * self._token_seconds
-
-    def encode(self, prompt: Prompt) -> Tokens:
-        """Return as many zeros as the prompt had tokens where that was recorded, else nothing."""
-        return self._paths.encode(prompt)
-
-    def tokenize(self, text: str) -> Tokens:
-        """Refuse: nothing can be put behind a recorded sample."""
-        return self._paths.tokenize(text)
-
-    def decode(self, tokens: Tokens) -> str:
-        """Return the part of a recorded text that the tokens stand for, in proportion."""
-        return self._paths.decode(tokens)
 
     def submit(self, request: EngineRequest) -> None:
         """Queue a request. Raises ``ConfigError`` when no sample was recorded for it."""

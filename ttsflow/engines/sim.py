@@ -3,34 +3,47 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from ttsflow.costs.hardware import Hardware
 from ttsflow.costs.models import ModelShape, shape_of
 from ttsflow.costs.roofline import Roofline
 from ttsflow.engines.law import Law
-from ttsflow.engines.sim_batch import Batch, Limits
+from ttsflow.engines.sim_batch import Batch
 from ttsflow.engines.sim_cache import Cache
 from ttsflow.engines.sim_device import Device
 from ttsflow.engines.sim_live import SimEngine
+from ttsflow.engines.sim_sequence import Limits
 from ttsflow.errors import ConfigError
-from ttsflow.protocols import Capabilities, PathsPart, Task
+from ttsflow.paths import PathsPart
+from ttsflow.protocols import Capabilities, Task
 
-__all__ = ["GIB", "Sim", "blocks_of", "check_bits", "check_share"]
+__all__ = ["GIB", "Sim", "blocks_of", "check_sizes"]
 
 GIB = 1 << 30
 _BITS = (2, 3, 4, 5, 6, 8, 16, 32)
 
 
-def check_bits(bits: int, name: str) -> None:
-    """Raise ``ConfigError`` for bits that no number is stored in."""
-    if bits not in _BITS:
-        raise ConfigError(f"a number has {', '.join(map(str, _BITS))} bits, got {bits}.", name)
+def check_sizes(part: Any) -> None:
+    """Raise ``ConfigError`` for sizes of a model on a device that cannot be."""
+    for name in ("seats", "batch_tokens", "block_size"):
+        if getattr(part, name) < 1:
+            raise ConfigError(f"must be at least 1, got {getattr(part, name)}.", name)
+    for name in ("weight_bits", "kv_bits"):
+        if getattr(part, name) not in _BITS:
+            known = ", ".join(map(str, _BITS))
+            raise ConfigError(f"a number has {known} bits, got {getattr(part, name)}.", name)
+    if not 0 < part.memory_share <= 1:
+        raise ConfigError(
+            f"a share of the memory lies above 0 and up to 1, got {part.memory_share}.", "memory_share"
+        )
+    check_gib(part.reserve_gib, "reserve_gib")
 
 
-def check_share(share: float, name: str) -> None:
-    """Raise ``ConfigError`` for what is no share of a device's memory."""
-    if not 0 < share <= 1:
-        raise ConfigError(f"a share of the memory lies above 0 and up to 1, got {share}.", name)
+def check_gib(size: float, name: str) -> None:
+    """Raise ``ConfigError`` for what is no size of a memory."""
+    if not 0 <= size <= 1 << 20:
+        raise ConfigError(f"must lie between 0 and a million, got {size}.", name)
 
 
 def blocks_of(roofline: Roofline, share: float, reserve: float, block: int, name: str) -> int:
@@ -82,18 +95,12 @@ class Sim:
     context: int | None = None
 
     def __post_init__(self) -> None:
-        for name in ("seats", "batch_tokens", "block_size"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"must be at least 1, got {getattr(self, name)}.", name)
+        check_sizes(self)
         if self.context is not None and self.context < 1:
             raise ConfigError(f"must be at least 1, or null, got {self.context}.", "context")
-        for name in ("reserve_gib", "offload_gib", "kv_gib"):
-            value = getattr(self, name)
-            if value is not None and not 0 <= value <= 1 << 20:
-                raise ConfigError(f"must lie between 0 and a million, got {value}.", name)
-        check_bits(self.weight_bits, "weight_bits")
-        check_bits(self.kv_bits, "kv_bits")
-        check_share(self.memory_share, "memory_share")
+        check_gib(self.offload_gib, "offload_gib")
+        if self.kv_gib is not None:
+            check_gib(self.kv_gib, "kv_gib")
         _ = self.blocks
 
     @property

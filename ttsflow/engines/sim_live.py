@@ -6,14 +6,17 @@ from collections.abc import Callable
 from collections.abc import Sequence as Several
 from typing import NamedTuple
 
+from ttsflow.engines.playing import Playing
 from ttsflow.engines.segments import FIRST_PIECE
-from ttsflow.engines.sim_batch import Batch, Sequence
+from ttsflow.engines.sim_batch import Batch
 from ttsflow.engines.sim_cache import Node
 from ttsflow.engines.sim_device import Device
+from ttsflow.engines.sim_sequence import Sequence
 from ttsflow.ops import EngineRequest, Progress
-from ttsflow.protocols import Capabilities, PathSource, Play
+from ttsflow.paths import PathSource, Play
+from ttsflow.protocols import Capabilities
 from ttsflow.timeline import Moment, Timeline
-from ttsflow.types import Prompt, Tokens
+from ttsflow.types import Tokens
 
 __all__ = ["SimEngine"]
 
@@ -25,7 +28,7 @@ class _Run(NamedTuple):
     sequence: Sequence
 
 
-class SimEngine:
+class SimEngine(Playing):
     """Plays trajectories in virtual time; text is the source's, time is the batch's.
 
     ``device`` holds the clock, which a simulated verifier may share; ``make`` returns an empty batch on it.
@@ -40,12 +43,10 @@ class SimEngine:
         *,
         context: int,
     ) -> None:
+        super().__init__(paths)
         self.capabilities = capabilities
         self.context = context
-        self.leap: int | None = None
-        self.advanced = 0
         self.device = device
-        self._paths = paths
         self._make = make
         self._clear()
 
@@ -76,18 +77,6 @@ class SimEngine:
     def now(self) -> float:
         """Return virtual seconds."""
         return self.device.clock
-
-    def encode(self, prompt: Prompt) -> Tokens:
-        """Return the token ids of a prompt."""
-        return self._paths.encode(prompt)
-
-    def tokenize(self, text: str) -> Tokens:
-        """Return the token ids of a text within a trajectory."""
-        return self._paths.tokenize(text)
-
-    def decode(self, tokens: Tokens) -> str:
-        """Return the text of tokens."""
-        return self._paths.decode(tokens)
 
     def submit(self, request: EngineRequest) -> None:
         """Queue a request; its id must be new. Raises what the source raises."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ttsflow.engines.sim_batch import Batch, Sequence
+from ttsflow.engines.sim_batch import Batch
 from ttsflow.engines.sim_cache import Node
 from ttsflow.engines.sim_device import Device
 from ttsflow.engines.sim_live import SimEngine
+from ttsflow.engines.sim_sequence import Sequence
 from ttsflow.types import Candidate
 
 __all__ = ["SimReader"]

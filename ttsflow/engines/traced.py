@@ -131,7 +131,8 @@ class TracedPaths:
         known = self._trace.pieces.get(request.problem)
         if known is None:
             raise DataError(
-                f"the trace has no problem {request.problem!r}; run the task it was made with", "run"
+                f"the trace has no problem {request.problem!r}; run the task it was made with",
+                "engine.paths.run",
             )
         piece = known.get(request.path)
         if piece is None or piece.finish == "aborted":

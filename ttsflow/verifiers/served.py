@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 from ttsflow.errors import ConfigError
-from ttsflow.protocols import Capabilities, Verifier, VerifierPart
+from ttsflow.protocols import Capabilities, Task, Verifier, VerifierPart
 
-__all__ = ["Openable", "Served", "check_deadline"]
+__all__ = ["Openable", "Served", "check_deadline", "opened"]
+
+
+def opened(part: VerifierPart, task: Task) -> Verifier:
+    """Return the working verifier of a part without models; an oracle alone reads what is correct."""
+    open_for: Callable[[Task], Verifier] | None = getattr(part, "open_for", None)
+    return part.open() if open_for is None else open_for(task)
 
 
 def check_deadline(deadline: float | None) -> None:

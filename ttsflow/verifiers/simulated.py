@@ -11,19 +11,20 @@ from typing import Any
 
 from ttsflow.costs.models import shape_of
 from ttsflow.costs.roofline import Roofline
-from ttsflow.engines.sim import Sim, blocks_of, check_bits, check_share
-from ttsflow.engines.sim_batch import Batch, Limits
+from ttsflow.engines.sim import Sim, blocks_of, check_sizes
+from ttsflow.engines.sim_batch import Batch
 from ttsflow.engines.sim_cache import Cache
 from ttsflow.engines.sim_device import Device
 from ttsflow.engines.sim_live import SimEngine
 from ttsflow.engines.sim_reader import SimReader
+from ttsflow.engines.sim_sequence import Limits
 from ttsflow.errors import ConfigError
 from ttsflow.lineage import derive
 from ttsflow.ops import Verdict
 from ttsflow.protocols import EnginePart, Task, Verifier, VerifierPart
 from ttsflow.types import Candidate, Problem
 from ttsflow.verifiers.batch import Batched, steps_of
-from ttsflow.verifiers.served import Served
+from ttsflow.verifiers.served import Served, opened
 
 __all__ = ["Simulated", "TimedVerifier"]
 
@@ -57,14 +58,7 @@ class Simulated:
     def __post_init__(self) -> None:
         if not 0 <= self.quality <= 100:
             raise ConfigError(f"must lie between 0 and 100, got {self.quality}.", "quality")
-        for name in ("seats", "batch_tokens", "block_size"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"must be at least 1, got {getattr(self, name)}.", name)
-        if not 0 <= self.reserve_gib < math.inf:
-            raise ConfigError(f"must be at least 0, got {self.reserve_gib}.", "reserve_gib")
-        check_bits(self.weight_bits, "weight_bits")
-        check_bits(self.kv_bits, "kv_bits")
-        check_share(self.memory_share, "memory_share")
+        check_sizes(self)
         if isinstance(self.scores, Served):
             raise ConfigError("a verifier that needs engines of its own cannot be simulated.", "scores")
         if self.model is not None:
@@ -94,13 +88,7 @@ class Simulated:
 
     def open_beside(self, engine: Any, task: Task) -> Verifier:
         """Return the working verifier beside the opened engine of the run."""
-        inner: Any = self.scores
-        if inner is None:
-            verifier: Verifier = Batched(self._score)
-        elif hasattr(inner, "open_for"):
-            verifier = inner.open_for(task)
-        else:
-            verifier = inner.open()
+        verifier = Batched(self._score) if self.scores is None else opened(self.scores, task)
         if self.model is None:
             return verifier
         if not isinstance(engine, SimEngine):

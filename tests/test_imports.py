@@ -3,6 +3,7 @@
 import ast
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -73,6 +74,7 @@ MODULES = {
 PACKAGES = {name for name, file in MODULES.items() if file.name == "__init__.py"}
 
 
+@cache
 def imports_of(name):
     visitor = _Imports()
     visitor.visit(ast.parse(MODULES[name].read_text("utf-8")))

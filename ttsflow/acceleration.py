@@ -18,14 +18,15 @@ class Speculation:
     """Steps that are decoded before a search asks for them, on seats that would stay empty.
 
     ``exact``: under the seeds they will be asked for with, so that nothing changes but time. ``depth`` rounds
-    ahead at most; the likelier a candidate survives, the more of its children are begun, in ``tiers`` tiers.
+    ahead at most. The children of the likeliest survivors are begun first; with ``tiers`` above 1 the fewer
+    of a candidate's children are begun, the lower the tier of its chance.
     With ``curve`` none is begun that is not worth its time by the measured cost of a step; without it, seats
     and memory are the only limits.
     """
 
     mode: Literal["exact"] = "exact"
-    depth: int = 1
-    tiers: int = 4
+    depth: int = 2
+    tiers: int = 1
     curve: bool = True
 
     def __post_init__(self) -> None:

@@ -35,7 +35,7 @@ class PrefixOrdered(Decorated):
         self._held: dict[str, EngineRequest] = {}
         self._running: dict[str, list[int]] = {}
         self._arrivals = itertools.count()
-        #: Times a request found no room, for the summary of a run.
+        #: Steps in which a request had to wait, for the summary of a run.
         self.delayed = 0
 
     def submit(self, request: EngineRequest) -> None:
@@ -60,7 +60,7 @@ class PrefixOrdered(Decorated):
 
     def step(self) -> list[Progress]:
         """Let in what has room, advance by one iteration and return the news."""
-        self._admit()
+        self.delayed += self.crowded()
         news = self.inner.step()
         for item in news:
             counted = self._running.get(item.id)
@@ -84,7 +84,12 @@ class PrefixOrdered(Decorated):
     def fits(self, request: EngineRequest) -> bool:
         """Whether a request would be let in at once, and none would have to wait for it."""
         self._occupancy.know(request)
-        return not self._held and self._has_room(request)
+        return not self.crowded() and self._has_room(request)
+
+    def crowded(self) -> bool:
+        """Let in what has room; return whether anything has to wait."""
+        self._admit()
+        return bool(self._held)
 
     def _admit(self) -> None:
         while self._waiting:
@@ -93,7 +98,6 @@ class PrefixOrdered(Decorated):
                 heapq.heappop(self._waiting)
                 continue
             if self._running and not self._has_room(request):
-                self.delayed += 1
                 return
             heapq.heappop(self._waiting)
             del self._held[request.id]

@@ -20,17 +20,28 @@ __all__ = ["Speculative"]
 
 
 class _Guess:
-    """An expected request: waiting, running, or ended with ``end``; ``heard`` is what it has decoded."""
+    """An expected request: waiting, running, or ended with ``end``; ``heard`` is what it has decoded.
 
-    __slots__ = ("chance", "end", "heard", "request", "running", "tokens")
+    Each time it is begun it runs under another ``name``.
+    """
+
+    __slots__ = ("begun", "chance", "end", "heard", "name", "request", "running", "tokens")
 
     def __init__(self, request: EngineRequest, chance: float) -> None:
         self.request = request
         self.chance = chance
         self.running = False
+        self.begun = 0
+        self.name = request.id
         self.heard: list[Progress] = []
         self.tokens = 0
         self.end: Progress | None = None
+
+    def begin(self) -> EngineRequest:
+        """Return the request to run."""
+        self.running, self.begun = True, self.begun + 1
+        self.name = f"{self.request.id}.{self.begun}"
+        return replace(self.request, id=self.name)
 
     def clear(self) -> int:
         """Forget what was decoded; return how many tokens that were."""
@@ -60,7 +71,9 @@ class Speculative(Decorated):
         super().__init__(inner)
         self.on_end: Callable[[EngineRequest, Progress], None] | None = None
         self._cost = StepCost() if curve else None
+        # One that lets requests in knows more of its room than how many seats there are.
         self._fits: Callable[[EngineRequest], bool] = getattr(inner, "fits", self._has_seat)
+        self._crowded: Callable[[], bool] = getattr(inner, "crowded", self._lacks_seats)
         core = innermost(inner)
         self._leaping: Leaping | None = core if isinstance(core, Leaping) else None
         self._guesses: dict[str, _Guess] = {}
@@ -108,21 +121,19 @@ class Speculative(Decorated):
         if guess is not None and _same(guess.request, request):
             self._adopt(guess, request)
             return
-        self._make_way(request)
         self._real[request.id] = self._inside[request.id] = request.id
         self._fresh = True
         self.inner.submit(request)
 
     def _adopt(self, guess: _Guess, request: EngineRequest) -> None:
-        name = guess.request.id
-        del self._guesses[name], self._by_seed[guess.request.seed]
+        name = guess.name
+        del self._guesses[guess.request.id], self._by_seed[guess.request.seed]
         self._count(request.problem, guess.tokens, 0)
         if guess.end is not None:
             self._news.append(guess.told(request.id))
             self._real[request.id] = ""
             return
         if not guess.running:
-            self._make_way(request)
             self._fresh = True
             self._real[request.id] = self._inside[request.id] = request.id
             self.inner.submit(request)
@@ -143,6 +154,7 @@ class Speculative(Decorated):
 
     def step(self) -> list[Progress]:
         """Begin what pays, advance by one iteration and return the news of what was asked for."""
+        self._make_way()
         self._begin()
         news, self._news = self._news, []
         if self._inside:
@@ -192,9 +204,12 @@ class Speculative(Decorated):
         del request
         return len(self._inside) + len(self._running) < self.capacity
 
-    def _make_way(self, request: EngineRequest) -> None:
-        """End speculation, the least likely first, until a request that was asked for has its place."""
-        while self._running and not (self._has_seat(request) and self._fits(request)):
+    def _lacks_seats(self) -> bool:
+        return len(self._inside) + len(self._running) > self.capacity
+
+    def _make_way(self) -> None:
+        """End speculation, the least likely first, until whatever was asked for has its place."""
+        while self._running and self._crowded():
             self._drop(min(self._running.values(), key=lambda guess: guess.chance))
 
     def _begin(self) -> None:
@@ -205,11 +220,12 @@ class Speculative(Decorated):
         waiting.sort(key=lambda guess: -guess.chance)
         for guess in waiting:
             request = guess.request
-            if not self._pays(guess) or not (self._has_seat(request) and self._fits(request)):
+            if not (self._pays(guess) and self._fits(request)):
                 return
-            guess.running = self._fresh = True
-            self._running[request.id] = guess
-            self.inner.submit(request)
+            begun = guess.begin()
+            self._running[guess.name] = guess
+            self._fresh = True
+            self.inner.submit(begun)
 
     def _pays(self, guess: _Guess) -> bool:
         if self._cost is None or guess.chance >= 1:
@@ -218,8 +234,8 @@ class Speculative(Decorated):
 
     def _drop(self, guess: _Guess) -> None:
         """End what is expected, or forget how it ended; it may be begun again."""
-        if self._running.pop(guess.request.id, None) is not None:
-            self.inner.abort([guess.request.id])
+        if self._running.pop(guess.name, None) is not None:
+            self.inner.abort([guess.name])
         self._count(guess.request.problem, 0, guess.clear())
 
     def _count(self, problem: str, adopted: int, dropped: int) -> None:

@@ -15,7 +15,7 @@ from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from ttsflow import cli, plugins
-from ttsflow.assemble import assemble
+from ttsflow.assemble import assemble, split_engine
 from ttsflow.build import build, explain
 from ttsflow.config import compose
 from ttsflow.errors import ConfigError
@@ -95,7 +95,7 @@ def config_dir(tmp_path_factory):
 
 def on_fake(mapping):
     """Return a composed config with an engine that needs nothing; its own settings are checked first."""
-    build("engine", mapping["engine"], "engine", plugins.load())
+    build("engine", split_engine(mapping["engine"])[0], "engine", plugins.load())
     if mapping["engine"]["use"] == "sim":
         engine = {**mapping["engine"], "paths": {"use": "law"}}
         return {**mapping, "engine": engine, "task": {"use": "simulated", "size": 2}}

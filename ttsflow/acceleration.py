@@ -42,12 +42,18 @@ class Acceleration:
 
     ``prefix_order``: requests that share a prefix run next to each other, and no more at once than the KV
     cache holds. ``speculation``: likely steps are begun early. ``eager_verify``: candidates are scored as
-    they end, not when all have ended.
+    they end, not when all have ended. ``check_exact`` is the share of problems that are run once more on the
+    engine as it is, to see whether anything differs.
     """
 
     prefix_order: bool = False
     speculation: Speculation | bool = False
     eager_verify: bool = False
+    check_exact: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.check_exact <= 1:
+            raise ConfigError(f"a share lies between 0 and 1, got {self.check_exact}.", "check_exact")
 
     @property
     def speculates(self) -> Speculation | None:

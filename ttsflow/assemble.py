@@ -16,7 +16,7 @@ from ttsflow.protocols import CostModel, EnginePart, Stage, Task, VerifierPart
 from ttsflow.types import Sampling
 from ttsflow.verifiers.served import Served
 
-__all__ = ["DEFAULT_COSTS", "Setup", "assemble", "check"]
+__all__ = ["DEFAULT_COSTS", "Setup", "assemble", "check", "split_engine"]
 
 #: The cost models of a run that names none.
 DEFAULT_COSTS: Mapping[str, Mapping[str, str]] = {
@@ -115,7 +115,7 @@ def assemble(mapping: Mapping[str, Any], task: Task | None = None) -> Setup:
     root = fill(_Root, {key: mapping[key] for key in _Root.__slots__ if key in mapping}, "", registry)
     costs = mapping.get("cost") or DEFAULT_COSTS
     verifier = mapping.get("verifier")
-    engine, faster = _split(mapping["engine"])
+    engine, faster = split_engine(mapping["engine"])
     setup = Setup(
         strategy=build("stage", mapping["strategy"], "strategy", registry),
         engine=build("engine", engine, "engine", registry),
@@ -139,7 +139,7 @@ def assemble(mapping: Mapping[str, Any], task: Task | None = None) -> Setup:
     return setup
 
 
-def _split(engine: Any) -> tuple[Any, dict[str, Any]]:
+def split_engine(engine: Any) -> tuple[Any, dict[str, Any]]:
     """Return the settings of an engine itself, and those of what stands around it."""
     if not isinstance(engine, Mapping):
         return engine, {}

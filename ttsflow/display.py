@@ -115,6 +115,12 @@ def remarks(summary: Summary) -> list[str]:
         named = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
         lines.append(f"{summary.strategy}: of {summary.problems} problems {named}; reasons in results.jsonl")
     lines += [f"{summary.strategy}: {count} x {why}" for why, count in summary.stopped.items()]
+    if summary.exact and summary.exact["differ"]:
+        differ, checked = summary.exact["differ"], summary.exact["checked"]
+        lines.append(
+            f"{summary.strategy}: {len(differ)} of {checked} problems came to something else on the plain "
+            f"engine: {', '.join(differ[:5])}"
+        )
     if summary.truncation_rate > 0.05:
         lines.append(f"{summary.strategy}: {summary.truncation_rate:.0%} of the samples were cut by a limit")
     return lines

@@ -122,6 +122,8 @@ class Pipeline:
             wall_seconds=session.wall_seconds,
             versions=found,
             error=session.dead,
+            work=session.work,
+            exact=session.exact,
         )
         return Run(tuple(done), summary)
 

@@ -64,6 +64,7 @@ def run_config(mapping: Mapping[str, Any], folder: Path, *, show: bool = False) 
                     results.write(json.dumps(finite(result_record(done)), ensure_ascii=False) + "\n")
                     results.flush()
                     job.results.append(done)
+            job.engine = {"work": session.work, "exact": session.exact}
         except ConfigError:
             job.end("failed", session.wall_seconds, error=traceback.format_exc(limit=0))
             raise
@@ -141,6 +142,7 @@ class _Job:
         self.fingerprint = setup.fingerprint
         self.versions = versions()
         self.results: list[Result] = []
+        self.engine: dict[str, Any] = {}
 
     def begin(self) -> None:
         """Make the folder and write what is known before anything has run."""
@@ -165,6 +167,7 @@ class _Job:
             planned=self.planned,
             wall_seconds=wall_seconds,
             versions=self.versions,
+            **self.engine,
             folder=str(self.folder),
             error=error,
             traceback=details,

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import math
 import platform
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import metadata
 from types import TracebackType
 from typing import Any, Self
 
 from ttsflow import plugins
+from ttsflow.acceleration import PLAIN, Acceleration
 from ttsflow.assemble import Setup
 from ttsflow.driver import Driver
 from ttsflow.engines import warm
-from ttsflow.engines.accelerated import accelerated
+from ttsflow.engines.accelerated import accelerated, counted
 from ttsflow.engines.shared import share
 from ttsflow.errors import ConfigError
 from ttsflow.ledger import Ledger
+from ttsflow.lineage import derive
 from ttsflow.protocols import Engine, Task, Verifier
 from ttsflow.settle import Rules
 from ttsflow.status import Status
@@ -51,6 +54,8 @@ class Session:
         self.setup = setup
         self.dead: str | None = None
         self.wall_seconds = 0.0
+        self.work: dict[str, float] = {}
+        self.exact: dict[str, Any] | None = None
         self._engine: Engine | None = None
         self._verifier: Verifier | None = None
 
@@ -123,6 +128,22 @@ class Session:
             raise RuntimeError(msg)
         setup = self.setup
         engine = accelerated(self._engine, setup.acceleration, budget=bool(setup.budget))
+        driver = self._driver(engine, setup.acceleration, trace=trace, on_step=on_step)
+        started, done = engine.now(), {}
+        try:
+            for result in driver.run(problems):
+                self.wall_seconds = engine.now() - started
+                done[result.id] = result
+                yield result
+        finally:
+            self.dead = driver.dead
+            self.wall_seconds = engine.now() - started
+            self.work = counted(engine)
+        if setup.acceleration.check_exact and self.dead is None:
+            self.exact = self._compared(problems, done)
+
+    def _driver(self, engine: Engine, acceleration: Acceleration, **told: Any) -> Driver:
+        setup = self.setup
         rules = Rules(
             engine,
             setup.task,
@@ -132,21 +153,32 @@ class Session:
             certainty=setup.certainty,
             keep_logprobs=setup.record > 0,
         )
-        driver = Driver(
+        return Driver(
             setup.strategy,
             rules,
             Ledger(setup.costs, setup.budget),
             verifier=self._verifier,
-            trace=trace,
             concurrency=setup.concurrency,
-            on_step=on_step,
-            acceleration=setup.acceleration,
+            acceleration=acceleration,
+            **told,
         )
-        started = engine.now()
-        try:
-            for result in driver.run(problems):
-                self.wall_seconds = engine.now() - started
-                yield result
-        finally:
-            self.dead = driver.dead
-            self.wall_seconds = engine.now() - started
+
+    def _compared(self, problems: Sequence[Problem], done: Mapping[str, Result]) -> dict[str, Any]:
+        """Run a share of the problems once more on the plain engine; return who came to something else."""
+        share = self.setup.acceleration.check_exact
+        count = min(len(problems), math.ceil(share * len(problems)))
+        chosen = sorted(problems, key=lambda problem: derive("exact", problem.id))[:count]
+        plain = self._engine
+        if plain is None:
+            return {}
+        again = {result.id: result for result in self._driver(plain, PLAIN).run(chosen)}
+        differ = [name for name, result in again.items() if _told(result) != _told(done[name])]
+        return {"checked": len(again), "differ": sorted(differ)}
+
+
+def _told(result: Result) -> tuple[Any, ...]:
+    """Return what may not differ between two runs of one problem."""
+    usage = result.usage
+    # How far samples were that are ended early depends on what else was running.
+    output = None if usage.aborted else (usage.output, result.path_tokens)
+    return (result.answer, result.outcome, result.text, usage.serial, output)

@@ -25,7 +25,8 @@ class Summary:
     wrong, one whose grading failed (``ungraded``) not at all. ``goodput`` is distinct tokens of
     finished trajectories per wall second. ``usage`` and ``cost`` are sums over problems, except
     ``usage.wall_seconds``, the time of the whole run. ``stopped`` counts why problems ended early,
-    numbers that differ between them left out.
+    numbers that differ between them left out. ``work`` is what the engine counted, ``exact`` what a
+    comparison with the plain engine found.
     """
 
     status: RunStatus
@@ -49,6 +50,8 @@ class Summary:
     cost: Mapping[str, float]
     stopped: Mapping[str, int] = field(default_factory=dict)
     truncation_rate: float = 0.0
+    work: Mapping[str, float] = field(default_factory=dict)
+    exact: Mapping[str, Any] | None = None
     versions: Mapping[str, str] = field(default_factory=dict)
     folder: str = ""
     error: str | None = None

@@ -72,12 +72,12 @@ def test_what_is_unknown_leaves_nothing_behind():
     assert occupancy.used == 0
 
 
-def test_growth_is_the_limit_until_something_ended_and_then_a_little_more_than_the_mean():
+def test_growth_is_the_limit_until_something_ended_and_then_the_mean():
     growth = Growth()
     assert growth.expected(128) == 128
     for length in (10, 30) * 50:
         growth.observe(length)
-    assert 28 <= growth.expected(128) <= 31
+    assert 19 <= growth.expected(128) <= 21
     assert growth.expected(8) == 8
     for _ in range(500):
         growth.observe(100)

@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ttsflow.acceleration import Acceleration
 from ttsflow.engines.prefix_ordered import PrefixOrdered
 from ttsflow.engines.speculative import Speculative
 from ttsflow.protocols import Engine
 
-__all__ = ["accelerated"]
+__all__ = ["accelerated", "counted"]
+
+
+def counted(engine: Engine | None) -> dict[str, float]:
+    """Return what an engine, and all that stands around it, has counted since the last reset."""
+    found: dict[str, float] = {}
+    while engine is not None:
+        own: Callable[[], dict[str, float]] | None = getattr(engine, "counters", None)
+        found = (own() if own is not None else {}) | found
+        engine = getattr(engine, "inner", None)
+    return found
 
 
 def accelerated(engine: Engine, wanted: Acceleration, *, budget: bool = False) -> Engine:

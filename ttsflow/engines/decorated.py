@@ -61,6 +61,10 @@ class Decorated:
         """Advance by one iteration and return the news. Raises ``EngineDead``."""
         return self.inner.step()
 
+    def counters(self) -> dict[str, float]:
+        """Return what it has counted since the last reset, by name."""
+        return {}
+
     def reset(self) -> None:
         """Forget everything that could make a later run differ."""
         self.inner.reset()

@@ -35,7 +35,6 @@ class PrefixOrdered(Decorated):
         self._held: dict[str, EngineRequest] = {}
         self._running: dict[str, list[int]] = {}
         self._arrivals = itertools.count()
-        #: Steps in which a request had to wait, for the summary of a run.
         self.delayed = 0
 
     def submit(self, request: EngineRequest) -> None:
@@ -73,8 +72,13 @@ class PrefixOrdered(Decorated):
                 del self._running[item.id]
         return news
 
+    def counters(self) -> dict[str, float]:
+        """Return the steps in which a request had to wait for a place."""
+        return {"delayed_steps": self.delayed}
+
     def reset(self) -> None:
         """Forget everything."""
+        self.delayed = 0
         self._waiting.clear()
         self._held.clear()
         self._running.clear()

@@ -80,6 +80,18 @@ class SimEngine(Playing):
         self._blocks: dict[tuple[int, str, Tokens], Node] = {}
         self._nodes: dict[int, Node] = {}
 
+    def counters(self) -> dict[str, float]:
+        """Return iterations, sequences in one on average, and what the KV cache did."""
+        batch = self.batch
+        return {
+            "iterations": batch.iteration,
+            "mean_batch": batch.decoded / batch.iteration if batch.iteration else 0.0,
+            "read_tokens": batch.read,
+            "preempted": batch.preempted,
+            "evicted_blocks": batch.cache.evicted,
+            "kv_blocks": batch.cache.capacity,
+        }
+
     def close(self) -> None:
         """Forget everything."""
         self._clear()

@@ -84,8 +84,7 @@ class Speculative(Decorated):
         self._news: list[Progress] = []
         self._fresh = False
         self._books: dict[str, list[int]] = {}
-        #: What became of speculated tokens, for the summary of a run.
-        self.adopted = self.dropped = 0
+        self.begun = self.taken = 0
 
     # --- what may come ------------------------------------------------------------------------------
 
@@ -129,6 +128,7 @@ class Speculative(Decorated):
         name = guess.name
         del self._guesses[guess.request.id], self._by_seed[guess.request.seed]
         self._count(request.problem, guess.tokens, 0)
+        self.taken += guess.running
         if guess.end is not None:
             self._news.append(guess.told(request.id))
             self._real[request.id] = ""
@@ -187,8 +187,13 @@ class Speculative(Decorated):
                 self.on_end(guess.request, end)
         return None
 
+    def counters(self) -> dict[str, float]:
+        """Return how many requests were begun early, and how many of them were asked for."""
+        return {"begun_early": self.begun, "begun_early_and_used": self.taken}
+
     def reset(self) -> None:
         """Forget everything."""
+        self.begun = self.taken = 0
         self._guesses.clear()
         self._by_seed.clear()
         self._running.clear()
@@ -225,6 +230,7 @@ class Speculative(Decorated):
             begun = guess.begin()
             self._running[guess.name] = guess
             self._fresh = True
+            self.begun += 1
             self.inner.submit(begun)
 
     def _pays(self, guess: _Guess) -> bool:
@@ -242,8 +248,6 @@ class Speculative(Decorated):
         books = self._books.setdefault(problem, [0, 0])
         books[0] += adopted
         books[1] += dropped
-        self.adopted += adopted
-        self.dropped += dropped
 
     # --- what a step costs --------------------------------------------------------------------------
 

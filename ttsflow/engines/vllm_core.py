@@ -35,6 +35,7 @@ class VLLMCore(Generic[Live, News]):
         self._core: Any = core
         self._tokenizer: Any = core.get_tokenizer()
         self._template = template(chat_template)
+        self._iterations = 0
 
     # --- text and tokens ----------------------------------------------------------------------------
 
@@ -115,6 +116,7 @@ class VLLMCore(Generic[Live, News]):
         news, self._news = self._news, []
         if not self._live:
             return news, ()
+        self._iterations += 1
         try:
             return news, self._core.step()
         except BaseException as error:
@@ -132,6 +134,7 @@ class VLLMCore(Generic[Live, News]):
             raise EngineDead("the vLLM engine is closed or died earlier")
         self.abort([*self._live, *(_id(news) for news in self._news)])
         self._arrivals = itertools.count()
+        self._iterations = 0
         if not self._core.reset_prefix_cache():
             self.dead = True
             raise EngineDead("vLLM could not reset its prefix cache")

@@ -53,6 +53,7 @@ class VLLMEngine(VLLMCore[_Live, Progress]):
     def __init__(self, part: VLLM, core: Any = None) -> None:
         super().__init__(core if core is not None else load(part), part.chat_template)
         self.capacity = part.seats
+        self._sequences = 0
         model = self._core.vllm_config.model_config
         self.context: int = model.max_model_len
         self._unmeasured = unmeasured(part)
@@ -114,12 +115,24 @@ class VLLMEngine(VLLMCore[_Live, Progress]):
     def step(self) -> list[Progress]:
         """Run one iteration of the batch and return the news. Raises ``EngineDead``."""
         news, outputs = self._advance()
+        self._sequences += len(self._live)
         for output in outputs:
             if live := self._live.get(output.request_id):
                 news.append(progress(output, *live))
                 if output.finished:
                     del self._live[output.request_id]
         return news
+
+    def reset(self) -> None:
+        """Forget the prefix cache, and abort whatever is left. Raises ``EngineDead`` if that fails."""
+        super().reset()
+        self._sequences = 0
+
+    def counters(self) -> dict[str, float]:
+        """Return iterations, and the sequences that had one on average, with or without a seat."""
+        most = self._iterations * self.capacity
+        batch = min(self._sequences, most) / self._iterations if self._iterations else 0.0
+        return {"iterations": self._iterations, "mean_batch": batch, "kv_blocks": self.kv_blocks}
 
     def now(self) -> float:
         """Return seconds on a clock that never goes back."""

@@ -21,6 +21,8 @@ LAYERS = (
     "paths",
     "strategies verifiers tasks costs engines parts recordings library",
     "build plugins ledger trace",
+    "sharing",
+    "planning",
     "builtin assemble mount loading translate flight verifying results",
     "config settle decoding summary",
     "driver listing",

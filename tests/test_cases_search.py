@@ -17,9 +17,10 @@ from ttsflow.strategies.aggregate import Aggregate
 from ttsflow.strategies.dedup import Dedup
 from ttsflow.strategies.flow import Repeat, Sequence
 from ttsflow.strategies.generate import GenerateStage
+from ttsflow.strategies.reduce import reduce_scores
 from ttsflow.strategies.select import Select
 from ttsflow.strategies.until import AllFinished
-from ttsflow.strategies.verify import Verify, reduce_scores
+from ttsflow.strategies.verify import Verify
 from ttsflow.testing import FakeEngine, FakeTask, Heard, drive, run_fake
 from ttsflow.types import Answer, Candidate, Problem, Sampling, State
 from ttsflow.verifiers.batch import Batched, steps_of

@@ -3,6 +3,7 @@
 import ast
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ PACKAGE = Path(ttsflow.__file__).parent
 LAYERS = (
     "errors lineage confidence describe fingerprint fields majority metrics status interrupt sandbox",
     "timeline",
-    "types order values registry hookspecs replace",
+    "types order values registry hookspecs replace acceleration chances memory",
     "ops",
     "protocols",
     "paths",
@@ -23,8 +24,10 @@ LAYERS = (
     "build plugins ledger trace",
     "sharing",
     "planning",
-    "builtin assemble mount loading translate flight verifying results",
-    "config settle decoding summary",
+    "builtin assemble mount loading translate flight results",
+    "config settle verifying",
+    "ahead summary",
+    "decoding",
     "driver listing",
     "session display testing",
     "run pipeline",
@@ -73,6 +76,7 @@ MODULES = {
 PACKAGES = {name for name, file in MODULES.items() if file.name == "__init__.py"}
 
 
+@cache
 def imports_of(name):
     visitor = _Imports()
     visitor.visit(ast.parse(MODULES[name].read_text("utf-8")))

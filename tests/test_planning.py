@@ -11,7 +11,6 @@ from ttsflow.assemble import assemble
 from ttsflow.build import build, fill
 from ttsflow.config import compose
 from ttsflow.costs.hardware import Efficiency, Hardware
-from ttsflow.costs.memory import Memory, memory_of
 from ttsflow.costs.plan import GIB
 from ttsflow.costs.replan import Limits, Replanner
 from ttsflow.engines import vllm_side as vllm_module
@@ -19,6 +18,7 @@ from ttsflow.engines.law import Law
 from ttsflow.engines.sim import Sim
 from ttsflow.engines.vllm import VLLM
 from ttsflow.errors import ConfigError
+from ttsflow.memory import Memory, memory_of
 from ttsflow.planning import plannable, planned
 from ttsflow.plugins import load
 from ttsflow.registry import config_folder

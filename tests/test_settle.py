@@ -5,9 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ttsflow.errors import ConfigError
-from ttsflow.flight import Case, Flight, Frame, Live
-from ttsflow.ledger import Account
-from ttsflow.lineage import Lineage
+from ttsflow.flight import Asked
 from ttsflow.ops import Progress, Request
 from ttsflow.settle import Rules
 from ttsflow.tasks.extract import PROBE
@@ -61,18 +59,9 @@ def go(rules, request, path):
 
 
 def live_of(rules, request, path=(0,)):
-    frame = Frame(Case(0, PROBLEM, Account(0.0)), None, Lineage())
     prefix = rules.prefix(request)
     border = rules.border(request, (), prefix)
-    return Live(
-        "r",
-        Flight(frame, request, None),
-        request,
-        path,
-        border=border,
-        prefix=prefix,
-        decode=rules.engine.decode,
-    )
+    return Asked("r", request, path, border=border, prefix=prefix, decode=rules.engine.decode)
 
 
 def whole(rules):
@@ -234,7 +223,7 @@ WORDS = PIECES.index("\nAnswer: ")
 SAY = PIECES.index("Say: ")
 
 
-class Asked(Pieces):
+class Probed(Pieces):
     """A tokenizer for which a text is one piece."""
 
     def tokenize(self, text):
@@ -257,7 +246,7 @@ def working(*tokens):
 
 
 def test_a_probe_puts_words_behind_the_candidate_and_reads_what_follows():
-    rules = rules_of(Asked(*PIECES))
+    rules = rules_of(Probed(*PIECES))
     made = ask(rules, working(0, 2), ["4", "!"])
     assert made.tokens == (0, 2, WORDS, 4, 5)
     assert made.text == "x\n\nAnswer: 4!"
@@ -269,7 +258,7 @@ def test_a_probe_puts_words_behind_the_candidate_and_reads_what_follows():
 
 
 def test_the_words_of_a_probe_may_be_its_own():
-    rules = rules_of(Asked(*PIECES))
+    rules = rules_of(Probed(*PIECES))
     made = ask(rules, working(0), ["Answer: 7"], probe="Say: ")
     assert made.tokens == (0, SAY, 6)
     assert made.answer.key == "7"
@@ -277,18 +266,18 @@ def test_the_words_of_a_probe_may_be_its_own():
 
 @pytest.mark.parametrize("finish", ["stop", "length"])
 def test_a_probe_is_read_however_it_ended(finish):
-    assert ask(rules_of(Asked(*PIECES)), working(0), ["4"], finish=finish).answer.key == "4"
+    assert ask(rules_of(Probed(*PIECES)), working(0), ["4"], finish=finish).answer.key == "4"
 
 
 def test_what_the_trajectory_says_is_no_answer_of_the_probe():
-    rules = rules_of(Asked(*PIECES))
+    rules = rules_of(Probed(*PIECES))
     assert ask(rules, working(1), ["x"], probe="Say: ").answer is None
     assert ask(rules, working(1), ["!"]).answer is None
 
 
 def test_thinking_that_the_trajectory_has_left_open_does_not_hide_the_answer_of_a_probe():
     pieces = ("<think>maybe 3 or ", PROBE, "5}", "$.")
-    engine = Asked(*pieces)
+    engine = Probed(*pieces)
     rules = Rules(engine, Plain(), Sampling(), 0, 0)
     parent = Candidate((0,), (), (0,), pieces[0], finish="step")
     live = live_of(rules, Request(parent, "tokens", step_tokens=9, probe=""), (0, 0))
@@ -300,7 +289,7 @@ def test_thinking_that_the_trajectory_has_left_open_does_not_hide_the_answer_of_
 
 
 def test_a_stop_string_within_the_words_or_before_them_ends_no_probe():
-    rules = rules_of(Asked(*PIECES), stop=("Answer", "<stop>"))
+    rules = rules_of(Probed(*PIECES), stop=("Answer", "<stop>"))
     made = ask(rules, working(1), ["4", "<stop>"], finish="stop", stop="<stop>")
     assert made.finish == "stop"
     assert made.text == "Answer: 1\nAnswer: 4"
@@ -308,7 +297,7 @@ def test_a_stop_string_within_the_words_or_before_them_ends_no_probe():
 
 
 def test_a_probe_is_limited_by_its_tokens_and_the_context_alone():
-    engine = Asked(*PIECES)
+    engine = Probed(*PIECES)
     rules = rules_of(engine, max_tokens=2)
     request = Request(working(0, 2), "tokens", step_tokens=5, probe="")
     prefix = rules.prefix(request)

@@ -7,7 +7,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, NoReturn
 
 from ttsflow import plugins
-from ttsflow.build import build, explain, fill, walk
+from ttsflow.acceleration import PLAIN, Acceleration
+from ttsflow.build import build, explain, field_names, fill, walk
 from ttsflow.errors import ConfigError
 from ttsflow.fingerprint import fingerprint
 from ttsflow.ledger import Budget
@@ -34,6 +35,7 @@ class Setup:
     costs: Mapping[str, CostModel]
     budget: Budget
     sampling: Sampling
+    acceleration: Acceleration = PLAIN
     seed: int = 0
     concurrency: int = 8
     limit: int | None = None
@@ -113,14 +115,16 @@ def assemble(mapping: Mapping[str, Any], task: Task | None = None) -> Setup:
     root = fill(_Root, {key: mapping[key] for key in _Root.__slots__ if key in mapping}, "", registry)
     costs = mapping.get("cost") or DEFAULT_COSTS
     verifier = mapping.get("verifier")
+    engine, faster = _split(mapping["engine"])
     setup = Setup(
         strategy=build("stage", mapping["strategy"], "strategy", registry),
-        engine=build("engine", mapping["engine"], "engine", registry),
+        engine=build("engine", engine, "engine", registry),
         task=task or build("task", mapping.get("task"), "task", registry),
         verifier=build("verifier", verifier, "verifier", registry) if verifier else None,
         costs={name: build("cost", cost, f"cost.{name}", registry) for name, cost in costs.items()},
         budget=fill(Budget, mapping.get("budget") or {}, "budget", registry),
         sampling=fill(Sampling, mapping.get("sampling") or {}, "sampling", registry),
+        acceleration=fill(Acceleration, faster, "engine", registry),
         seed=root.seed,
         concurrency=root.concurrency,
         limit=root.limit,
@@ -133,6 +137,14 @@ def assemble(mapping: Mapping[str, Any], task: Task | None = None) -> Setup:
         raise ConfigError("no part of this run reads it; engine=sim simulates the machine.", "hardware")
     check(setup)
     return setup
+
+
+def _split(engine: Any) -> tuple[Any, dict[str, Any]]:
+    """Return the settings of an engine itself, and those of what stands around it."""
+    if not isinstance(engine, Mapping):
+        return engine, {}
+    around = {key: value for key, value in engine.items() if key in field_names(Acceleration)}
+    return {key: value for key, value in engine.items() if key not in around}, around
 
 
 def check(setup: Setup) -> None:

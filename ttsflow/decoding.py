@@ -7,10 +7,11 @@ import traceback
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ttsflow.ahead import Ahead
 from ttsflow.flight import Case, Flight, Frame, Live
 from ttsflow.ledger import Ledger
 from ttsflow.ops import Decision, Generate, Generated, Progress, Request
-from ttsflow.protocols import Leaping
+from ttsflow.protocols import Leaping, innermost
 from ttsflow.settle import Rules
 from ttsflow.trace import Recorder, candidate_event
 from ttsflow.types import Candidate
@@ -25,7 +26,7 @@ class Decoding:
     """Carries out generate operations.
 
     ``deliver(frame, reply)`` hands a finished operation back, ``fail(case, reason, details)`` ends a
-    problem whose watch broke.
+    problem whose watch broke. ``ahead`` is told what begins and what has ended, to begin what follows.
     """
 
     def __init__(
@@ -36,9 +37,11 @@ class Decoding:
         *,
         deliver: Callable[[Frame, Any], None],
         fail: Callable[[Case, str, str | None], None],
+        ahead: Ahead,
     ) -> None:
         self.rules = rules
         self.engine = rules.engine
+        self.ahead = ahead
         self.ledger = ledger
         self.trace = trace
         self.deliver = deliver
@@ -46,17 +49,19 @@ class Decoding:
         self.tokens = 0
         self.live: dict[str, Live] = {}
         self._watched: dict[Flight, None] = {}
-        self._leaping = rules.engine if isinstance(rules.engine, Leaping) else None
+        engine = innermost(rules.engine)
+        self._leaping = engine if isinstance(engine, Leaping) else None
 
     def launch(self, frame: Frame, op: Generate) -> None:
         """Submit the requests of an operation."""
         observer = op.watch.begin(len(op.requests)) if op.watch is not None else None
-        flight = Flight(frame, op.requests[-1], observer)
+        flight = Flight(frame, op, observer)
         frame.case.flights[flight] = None
         if observer is not None:
             self._watched[flight] = None
         for request in op.requests:
             self._submit(flight, request)
+        self.ahead.launched(flight)
         self._look(flight)
 
     def step(self) -> int:
@@ -125,18 +130,8 @@ class Decoding:
     def _submit(self, flight: Flight, request: Request) -> None:
         frame, case = flight.frame, flight.frame.case
         path = frame.lineage.child(request.parent.path if request.parent else ())
-        prefix = self.rules.prefix(request)
-        border = self.rules.border(request, case.prompt, prefix)
-        live = Live(
-            f"r{next(_numbers)}",
-            flight,
-            request,
-            path,
-            border=border,
-            prefix=prefix,
-            decode=self.engine.decode,
-        )
-        if border.limit < 1:
+        live = Live(self.rules.asked(f"r{next(_numbers)}", request, path, case.prompt), flight)
+        if live.border.limit < 1:
             reason = "no room is left for more tokens under `sampling.max_tokens` and the engine's context"
             self._end(live, Progress(live.id, finish="length", reason=reason))
             flight.changed.add(live.index)
@@ -188,6 +183,7 @@ class Decoding:
             account.output += len(tokens)
         case.tree[candidate.path] = len(tokens)
         self.ledger.settle(account, 1)
+        self.ahead.ended(live, candidate)
         if self.trace.enabled:
             record = candidate_event(candidate, logprobs=self.rules.keep_logprobs)
             if live.request.aside:

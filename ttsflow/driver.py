@@ -12,13 +12,15 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from ttsflow.acceleration import PLAIN, Acceleration, Speculation
+from ttsflow.ahead import Ahead
 from ttsflow.decoding import Decoding
 from ttsflow.errors import ConfigError, EngineDead
 from ttsflow.flight import Case, Frame
 from ttsflow.ledger import Ledger
 from ttsflow.lineage import Lineage, content_id
 from ttsflow.ops import Fork, Generate, Generated, Note, Quote, Score, Scored
-from ttsflow.protocols import Stage, Verifier
+from ttsflow.protocols import Expecting, Stage, Verifier
 from ttsflow.results import make_result, outcome_of
 from ttsflow.settle import Rules
 from ttsflow.status import Status
@@ -57,6 +59,7 @@ class Driver:
         trace: Recorder | None = None,
         concurrency: int = 8,
         on_step: Callable[[Status], None] | None = None,
+        acceleration: Acceleration | None = None,
     ) -> None:
         self.strategy = strategy
         self.rules = rules
@@ -72,8 +75,25 @@ class Driver:
         self._ready: deque[tuple[Frame, Any]] = deque()
         self._results: deque[Result] = deque()
         self._run_stopped: str | None = None
-        self._decoding = Decoding(rules, ledger, self.trace, deliver=self._deliver, fail=self._fail)
         self._verifying = Verifying(verifier, self.trace, deliver=self._deliver, now=self.engine.now)
+        self._ahead = self._looks_ahead(acceleration or PLAIN)
+        self._decoding = Decoding(
+            rules, ledger, self.trace, deliver=self._deliver, fail=self._fail, ahead=self._ahead
+        )
+
+    def _looks_ahead(self, wanted: Acceleration) -> Ahead:
+        # What is decoded early and dropped would spend the funds that answers depend on.
+        engine = self.engine
+        expecting = engine if isinstance(engine, Expecting) and not self.ledger.budget else None
+        speculation = wanted.speculates or Speculation()
+        return Ahead(
+            self.rules,
+            self._verifying,
+            eager=wanted.eager_verify and not self.ledger.budget,
+            expecting=expecting,
+            depth=speculation.depth,
+            tiers=speculation.tiers,
+        )
 
     def run(self, problems: Sequence[Problem]) -> Iterator[Result]:
         """Yield one result per problem, in the order in which they end.
@@ -95,6 +115,7 @@ class Driver:
         finally:
             if self.dead is None:
                 self._decoding.close()
+                self._ahead.close()
             self._verifying.close()
 
     # --- the loop ---------------------------------------------------------------------------------
@@ -225,6 +246,7 @@ class Driver:
 
     def _returned(self, frame: Frame, state: State) -> None:
         parent = frame.parent
+        self._ahead.left(frame)
         if parent is None:
             self._finish(frame.case, state)
             return
@@ -261,6 +283,8 @@ class Driver:
         reason: str | None = None,
     ) -> None:
         del self._cases[case]
+        self._verifying.finish(case)
+        self._ahead.closed(case)
         state = state.with_(stopped=state.early or case.account.early)
         usage = self.ledger.close(case.account, self.engine.now())
         self._record(

@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 from ttsflow.ledger import Account
 from ttsflow.lineage import Lineage, Path
-from ttsflow.ops import Fork, Request, Score, Trace, Verdict
+from ttsflow.ops import Fork, Generate, Request, Score, Trace, Verdict
 from ttsflow.protocols import Observer
 from ttsflow.strategies.flow import Steps, run_stage
 from ttsflow.types import Candidate, Problem, State, Tokens
 
-__all__ = ["Border", "Case", "Flight", "Frame", "Live", "Scoring"]
+__all__ = ["Asked", "Border", "Case", "Flight", "Frame", "Live", "Scoring"]
 
 
 class Case:
@@ -93,11 +93,12 @@ class Border:
 class Flight:
     """One generate operation: its traces, and the requests of it that still run."""
 
-    __slots__ = ("changed", "cut", "frame", "live", "observer", "stopped", "template", "traces")
+    __slots__ = ("changed", "cut", "frame", "live", "observer", "op", "stopped", "template", "traces")
 
-    def __init__(self, frame: Frame, template: Request, observer: Observer | None) -> None:
+    def __init__(self, frame: Frame, op: Generate, observer: Observer | None) -> None:
         self.frame = frame
-        self.template = template
+        self.op = op
+        self.template = op.requests[-1]
         self.observer = observer
         self.traces: list[Trace] = []
         self.live: dict[int, Live] = {}
@@ -116,18 +117,17 @@ class Flight:
         return tuple(trace.candidate for trace in self.traces if trace.candidate is not None)
 
 
-class Live:
-    """One request of a flight that still runs; ``prefix`` is what stands before its own tokens.
+class Asked:
+    """What a stage asks for at a place of the lineage; ``prefix`` is what stands before its own tokens.
 
     The prefix leaves the problem's prompt out: the parent's tokens, and those of a probe.
     """
 
-    __slots__ = ("account", "border", "flight", "id", "index", "path", "prefix", "request", "trace")
+    __slots__ = ("border", "id", "path", "prefix", "request", "trace")
 
     def __init__(
         self,
         id: str,
-        flight: Flight,
         request: Request,
         path: Path,
         *,
@@ -136,13 +136,23 @@ class Live:
         decode: Callable[[Tokens], str],
     ) -> None:
         self.id = id
-        self.flight = flight
         self.request = request
-        self.border = border
         self.path = path
-        self.account = flight.frame.case.account
+        self.border = border
         self.prefix = prefix
         self.trace = Trace(decode)
+
+
+class Live(Asked):
+    """One request of a flight that still runs."""
+
+    __slots__ = ("account", "flight", "index")
+
+    def __init__(self, asked: Asked, flight: Flight) -> None:
+        for name in Asked.__slots__:
+            setattr(self, name, getattr(asked, name))
+        self.flight = flight
+        self.account = flight.frame.case.account
         self.index = len(flight.traces)
         flight.traces.append(self.trace)
         flight.live[self.index] = self

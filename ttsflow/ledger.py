@@ -54,7 +54,9 @@ class Account:
 
     __slots__ = (
         "aborted",
+        "adopted",
         "cached",
+        "dropped",
         "early",
         "ended",
         "engine_steps",
@@ -76,6 +78,7 @@ class Account:
         self.started = started
         self.ended: float | None = None
         self.prompt = self.cached = self.output = self.aborted = self.running = 0
+        self.adopted = self.dropped = 0
         self.verifier = self.serial = self.requests = self.engine_steps = 0
         self.live = self.live_prompt = self.quoted = 0
         self.reserved: dict[str, float] = {}
@@ -89,6 +92,8 @@ class Account:
             cached=self.cached,
             output=self.output + self.running,
             aborted=self.aborted,
+            dropped=self.dropped,
+            adopted=self.adopted,
             verifier=self.verifier,
             serial=self.serial,
             requests=self.requests,

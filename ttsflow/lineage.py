@@ -56,6 +56,11 @@ class Lineage:
         self._free[parent] = number + self._stride
         return (*parent, number)
 
+    def peek(self, parent: Path, count: int) -> list[Path]:
+        """Return the paths that the next ``count`` children of ``parent`` will have."""
+        number = self._free.get(parent, self._first)
+        return [(*parent, number + place * self._stride) for place in range(count)]
+
     def fork(self, branches: int) -> list[Lineage]:
         """Return one allocator for each of ``branches`` branches that run side by side."""
         children = []

@@ -71,12 +71,14 @@ class Request:
 class Generate:
     """Ask for continuations; reply: ``Generated``. ``watch`` may abort, add or end them midway.
 
-    ``outlook`` says what will follow, where the stages around know it.
+    ``outlook`` says what will follow, where the stages around know it; ``scored`` that all candidates go to
+    the verifier next, so that it may have each of them as soon as it has ended.
     """
 
     requests: tuple[Request, ...]
     watch: Watch | None = None
     outlook: Outlook | None = None
+    scored: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,13 +9,13 @@ from dataclasses import replace
 from typing import Any
 
 from ttsflow.costs.hardware import Hardware
-from ttsflow.costs.memory import Memory
 from ttsflow.costs.plan import Plan
 from ttsflow.costs.planner import plan
 from ttsflow.engines.sim import Sim
 from ttsflow.engines.vllm import VLLM
 from ttsflow.engines.vllm_side import vllm_cpu
 from ttsflow.errors import ConfigError
+from ttsflow.memory import Memory
 from ttsflow.sharing import second_model, sharing_of
 from ttsflow.types import Sampling
 from ttsflow.verifiers.simulated import Simulated

@@ -19,10 +19,12 @@ __all__ = [
     "CostModel",
     "Engine",
     "EnginePart",
+    "Expecting",
     "Fate",
     "Leaping",
     "Observer",
     "Outlook",
+    "Paged",
     "Predictor",
     "Reply",
     "Stage",
@@ -31,6 +33,7 @@ __all__ = [
     "Verifier",
     "VerifierPart",
     "Watch",
+    "innermost",
 ]
 
 #: A stage's generator is sent the reply that belongs to the operation it yielded.
@@ -84,6 +87,20 @@ class Outlook(Protocol):
         ``known`` are the scores of the other candidates of the round that have one, ``pending`` counts
         those that do not yet. Equal scores leave it possible.
         """
+        ...
+
+    def rate(self, scores: Sequence[float | None], /) -> float | None:
+        """Return the one score that the search makes of step scores, None when there is none."""
+        ...
+
+    @property
+    def slots(self) -> int:
+        """Candidates of a round that survive."""
+        ...
+
+    @property
+    def then(self) -> Outlook | None:
+        """The outlook of the round after this one, None when this is the last that can be foreseen."""
         ...
 
 
@@ -188,6 +205,52 @@ class Leaping(Protocol):
 
     advanced: int
     """The iterations that the last step stands for."""
+
+
+@runtime_checkable
+class Paged(Protocol):
+    """What an engine has besides that keeps keys and values in blocks."""
+
+    @property
+    def block_size(self) -> int:
+        """Tokens of a block."""
+        ...
+
+    @property
+    def kv_blocks(self) -> int:
+        """Blocks of its cache."""
+        ...
+
+
+def innermost(engine: Any) -> Any:
+    """Return the engine that others stand around, each with what it stands around as ``inner``."""
+    while (inner := getattr(engine, "inner", None)) is not None:
+        engine = inner
+    return engine
+
+
+@runtime_checkable
+class Expecting(Protocol):
+    """What an engine has besides that begins requests before they are asked for.
+
+    A request that is submitted and equal to an expected one, but for its id, goes on with what that one has
+    decoded. Expected ones never hold up others, and no news of them is given.
+    """
+
+    on_end: Callable[[EngineRequest, Progress], None] | None
+    """Called when an expected request has ended, with all its tokens."""
+
+    def expect(self, request: EngineRequest, chance: float) -> None:
+        """Say that a request may come, with this chance from 0 to 1; said again, the chance is a new one."""
+        ...
+
+    def retract(self, ids: Sequence[str]) -> None:
+        """Say that expected requests will not come; what they have decoded is dropped."""
+        ...
+
+    def collect(self, problem: str) -> tuple[int, int]:
+        """Return the tokens decoded early that a problem has adopted and dropped since last asked."""
+        ...
 
 
 @runtime_checkable

@@ -13,6 +13,7 @@ from ttsflow import plugins
 from ttsflow.assemble import Setup
 from ttsflow.driver import Driver
 from ttsflow.engines import warm
+from ttsflow.engines.accelerated import accelerated
 from ttsflow.engines.shared import share
 from ttsflow.errors import ConfigError
 from ttsflow.ledger import Ledger
@@ -117,10 +118,11 @@ class Session:
         on_step: Callable[[Status], None] | None = None,
     ) -> Iterator[Result]:
         """Yield one result per problem as it ends; afterwards ``dead`` tells whether the engine died."""
-        engine, setup = self._engine, self.setup
-        if engine is None:
+        if self._engine is None:
             msg = "a session runs inside its `with` block."
             raise RuntimeError(msg)
+        setup = self.setup
+        engine = accelerated(self._engine, setup.acceleration, budget=bool(setup.budget))
         rules = Rules(
             engine,
             setup.task,
@@ -138,6 +140,7 @@ class Session:
             trace=trace,
             concurrency=setup.concurrency,
             on_step=on_step,
+            acceleration=setup.acceleration,
         )
         started = engine.now()
         try:

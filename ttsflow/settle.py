@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ttsflow.errors import ConfigError
-from ttsflow.flight import Border, Live
-from ttsflow.lineage import seed_of
+from ttsflow.flight import Asked, Border
+from ttsflow.lineage import Path, seed_of
 from ttsflow.ops import EngineRequest, Progress, Request
 from ttsflow.protocols import Engine, Task
 from ttsflow.types import Answer, Candidate, Problem, Sampling, Tokens
@@ -66,9 +66,15 @@ class Rules:
             )
         return Border(min(room, step), room, separator)
 
+    def asked(self, id: str, request: Request, path: Path, prompt: Tokens) -> Asked:
+        """Return a request at its place in the lineage, with its borders."""
+        prefix = self.prefix(request)
+        border = self.border(request, prompt, prefix)
+        return Asked(id, request, path, border=border, prefix=prefix, decode=self.engine.decode)
+
     def engine_request(
         self,
-        live: Live,
+        asked: Asked,
         problem: Problem,
         prompt: Tokens,
         *,
@@ -76,13 +82,13 @@ class Rules:
         stream: bool,
     ) -> EngineRequest:
         """Return the request as an engine takes it: token ids, lineage seed, final limits."""
-        border = live.border
+        border = asked.border
         stop = self.stop if border.separator is None else (*self.stop, border.separator)
         return EngineRequest(
-            id=live.id,
-            prompt=prompt + live.prefix,
-            sampling=self._greedy if live.request.greedy else self.sampling,
-            seed=seed_of(self.seed, problem.id, live.path),
+            id=asked.id,
+            prompt=prompt + asked.prefix,
+            sampling=self._greedy if asked.request.greedy else self.sampling,
+            seed=seed_of(self.seed, problem.id, asked.path),
             max_tokens=border.limit,
             stop=stop,
             logprobs=self.logprobs,
@@ -90,35 +96,35 @@ class Rules:
             stream=stream,
             certainty=self.certainty,
             problem=problem.id,
-            path=live.path,
+            path=asked.path,
         )
 
-    def candidate(self, problem: Problem, live: Live, prompt: Tokens, end: Progress) -> Candidate:
+    def candidate(self, problem: Problem, asked: Asked, prompt: Tokens, end: Progress) -> Candidate:
         """Return the candidate that a request has become.
 
         Text is decoded from all tokens of the trajectory, so that nothing of a token that reaches past
         a separator is lost; stop strings are looked for in that text, so that one that straddles two
         steps ends the trajectory just where it would have ended undivided.
         """
-        parent, trace, probe = live.request.parent, live.trace, live.request.probe
-        tokens = (*live.prefix, *trace.tokens)
+        parent, trace, probe = asked.request.parent, asked.trace, asked.request.probe
+        tokens = (*asked.prefix, *trace.tokens)
         text = self.engine.decode(tokens)
         finish = end.finish
         if finish in {"stop", "length"}:
             known = len(parent.text) if parent else 0
-            cut = self._stopped_at(text, known if probe is None else len(self.engine.decode(live.prefix)))
+            cut = self._stopped_at(text, known if probe is None else len(self.engine.decode(asked.prefix)))
             if cut is not None:
                 finish, text = "stop", text[:cut]
-            elif self._at_step_border(live, end):
+            elif self._at_step_border(asked, end):
                 finish = "step"
         return Candidate(
-            path=live.path,
+            path=asked.path,
             prompt=prompt,
             tokens=tokens,
             text=text,
             finish=finish,
-            seed=seed_of(self.seed, problem.id, live.path),
-            answer=self._answer(text, problem, live) if finish == "stop" or probe is not None else None,
+            seed=seed_of(self.seed, problem.id, asked.path),
+            answer=self._answer(text, problem, asked) if finish == "stop" or probe is not None else None,
             tokens_new=len(trace.tokens),
             logprobs=(*(parent.logprobs if parent else ()), *trace.logprobs),
             certainties=(*(parent.certainties if parent else ()), *trace.certainties),
@@ -126,21 +132,21 @@ class Rules:
             extra=parent.extra if parent else {},
         )
 
-    def _answer(self, text: str, problem: Problem, live: Live) -> Answer | None:
+    def _answer(self, text: str, problem: Problem, asked: Asked) -> Answer | None:
         """Return what a text answers; of a probe only its words and what follows them are read."""
-        parent = live.request.parent
-        known = len(parent.text) if parent and live.request.probe is not None else 0
+        parent = asked.request.parent
+        known = len(parent.text) if parent and asked.request.probe is not None else 0
         found = self.task.answer(text[known:], problem)
         # An empty answer is none: it must not be able to win a vote.
         return found if found is not None and found.key else None
 
     @staticmethod
-    def _at_step_border(live: Live, end: Progress) -> bool:
-        border = live.border
+    def _at_step_border(asked: Asked, end: Progress) -> bool:
+        border = asked.border
         if end.finish == "stop":
             return border.separator is not None and end.stop == border.separator
         # Cut by the limit per step, with room left for the trajectory: a step like any other.
-        return border.limit <= len(live.trace.tokens) < border.room
+        return border.limit <= len(asked.trace.tokens) < border.room
 
     def _stopped_at(self, text: str, known: int) -> int | None:
         start = max(0, known - self._reach)

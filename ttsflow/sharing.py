@@ -8,7 +8,6 @@ from typing import Any
 from ttsflow import plugins
 from ttsflow.build import walk
 from ttsflow.costs.hardware import Hardware
-from ttsflow.costs.memory import Memory
 from ttsflow.costs.models import shape_of
 from ttsflow.costs.plan import GIB, Load, Moved, Sharing, Side
 from ttsflow.engines.law import Law
@@ -16,6 +15,7 @@ from ttsflow.engines.sim import Sim
 from ttsflow.engines.vllm import VLLM
 from ttsflow.engines.vllm_side import vllm_side
 from ttsflow.errors import ConfigError
+from ttsflow.memory import Memory
 from ttsflow.types import Sampling
 from ttsflow.verifiers.simulated import Simulated
 

@@ -5,15 +5,17 @@ from __future__ import annotations
 import contextlib
 import itertools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from numbers import Real
 from typing import Any
 
 from ttsflow.errors import ConfigError
-from ttsflow.flight import Case, Frame, Scoring
+from ttsflow.flight import Case, Flight, Frame, Scoring
+from ttsflow.lineage import Path
 from ttsflow.ops import Score, Scored, Verdict
 from ttsflow.protocols import Verifier
 from ttsflow.trace import Recorder
+from ttsflow.types import Candidate
 from ttsflow.verifiers.batch import finite, scores_in
 
 __all__ = ["Verifying"]
@@ -42,7 +44,13 @@ class Verifying:
         self.trace = trace
         self.deliver = deliver
         self.now = now
-        self.pending: dict[str, Scoring] = {}
+        self.pending: dict[str, Scoring | _Early] = {}
+        #: Called with frame, path and scores of every verdict that has some.
+        self.heard: Callable[[Frame, Path, Sequence[float | None]], None] | None = None
+        self._early: dict[tuple[Case, Path], _Early] = {}
+        self._held: dict[Frame, list[Candidate]] = {}
+        #: Whether it works while the engine does, so that nothing is won by asking for many at once.
+        self._aside = bool(getattr(verifier, "aside", False))
         self.deadline: float | None = getattr(verifier, "deadline", None)
         self._asked: dict[str, float] = {}
         self._refused: list[Verdict] = []
@@ -51,17 +59,56 @@ class Verifying:
         """Queue the candidates of an operation."""
         if self.verifier is None:
             raise ConfigError("this strategy asks for scores, but no verifier is set.", "verifier")
-        scoring = Scoring(frame, op, [f"v{next(_numbers)}" for _ in op.candidates])
+        scoring = Scoring(frame, op, [])
         frame.case.scorings[scoring] = None
-        for name, candidate in zip(scoring.ids, op.candidates, strict=True):
-            self.pending[name] = scoring
-            self._asked[name] = time.monotonic()
-            try:
+        self._held.pop(frame, None)
+        for candidate in op.candidates:
+            early = self._early.pop((frame.case, candidate.path), None)
+            if early is not None and early.fits(candidate):
+                scoring.ids.append(early.name)
+                self.pending[early.name] = scoring
+                if early.verdict is not None:
+                    self._refused.append(early.verdict)
+                continue
+            if early is not None and early.verdict is None:
+                self._forget([early.name])
+                del self.pending[early.name], self._asked[early.name]
+            scoring.ids.append(self._submit(frame, candidate, scoring))
+
+    def ahead(self, flight: Flight, candidate: Candidate) -> None:
+        """Take a candidate that will be asked about, and have it scored before that.
+
+        One that works aside gets it at once. For any other the engine has to wait, so that candidates are
+        held back until no more of their operation are still running than wait here: that are a few calls for
+        an operation, and all but its stragglers are known early.
+        """
+        if self.verifier is None or candidate.finish in {"aborted", "failed"} or not candidate.tokens:
+            return
+        frame = flight.frame
+        held = self._held.setdefault(frame, [])
+        held.append(candidate)
+        # With the last of them all are asked about, and nothing is early any more.
+        if not flight.live or not (self._aside or len(held) >= len(flight.live)):
+            return
+        del self._held[frame]
+        for one in held:
+            early = _Early(frame, one)
+            early.name = self._submit(frame, one, early)
+            self._early[frame.case, one.path] = early
+
+    def _submit(self, frame: Frame, candidate: Candidate, waiting: Scoring | _Early) -> str:
+        """Give the verifier a candidate; return the name under which it answers."""
+        name = f"v{next(_numbers)}"
+        self.pending[name] = waiting
+        self._asked[name] = time.monotonic()
+        try:
+            if self.verifier is not None:
                 self.verifier.submit(name, frame.case.problem, candidate)
-            except ConfigError:
-                raise
-            except (Exception, SystemExit) as error:  # noqa: BLE001 - a verifier that breaks fails one candidate
-                self._refused.append(Verdict(name, (), reason=_said(error)))
+        except ConfigError:
+            raise
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - a verifier that breaks fails one candidate
+            self._refused.append(Verdict(name, (), reason=_said(error)))
+        return name
 
     def step(self) -> bool:
         """Advance the verifier; return whether it had anything to say."""
@@ -69,7 +116,8 @@ class Verifying:
             return False
         verdicts, self._refused = self._refused, []
         try:
-            verdicts += [_checked(verdict) for verdict in self.verifier.step()]
+            if len(verdicts) < len(self.pending):
+                verdicts += [_checked(verdict) for verdict in self.verifier.step()]
         except ConfigError:
             raise
         except (Exception, SystemExit) as error:  # noqa: BLE001 - one that breaks fails what it was asked for
@@ -88,7 +136,7 @@ class Verifying:
         if self.deadline is None:
             return []
         now = time.monotonic()
-        late = [n for n in self.pending if n not in done and now - self._asked[n] > self.deadline]
+        late = [n for n, asked in self._asked.items() if n not in done and now - asked > self.deadline]
         self._forget(late)
         return [Verdict(n, (), reason=f"the verifier gave no scores in {self.deadline:g} s") for n in late]
 
@@ -101,10 +149,22 @@ class Verifying:
     def cancel(self, case: Case) -> None:
         """Forget everything a problem waits for."""
         names = [name for scoring in case.scorings for name in scoring.ids if name in self.pending]
+        self._drop(names)
+        case.scorings.clear()
+        self.finish(case)
+
+    def finish(self, case: Case) -> None:
+        """Forget what was begun for a problem and never asked about."""
+        early = [key for key in self._early if key[0] is case]
+        self._drop([one.name for one in map(self._early.pop, early) if one.verdict is None])
+        for frame in [frame for frame in self._held if frame.case is case]:
+            del self._held[frame]
+
+    def _drop(self, names: list[str]) -> None:
         self._forget(names)
         for name in names:
-            del self.pending[name], self._asked[name]
-        case.scorings.clear()
+            self.pending.pop(name, None)
+            self._asked.pop(name, None)
 
     def close(self) -> None:
         """Leave nothing with the verifier."""
@@ -117,10 +177,15 @@ class Verifying:
         scoring = self.pending.pop(verdict.id, None)
         if scoring is None:
             return
-        del self._asked[verdict.id]
-        scoring.verdicts[verdict.id] = verdict
         case = scoring.frame.case
-        case.account.verifier += verdict.tokens
+        if self._asked.pop(verdict.id, None) is not None:
+            # The first time it is heard; one that came early is taken again when it is asked for.
+            case.account.verifier += verdict.tokens
+        if isinstance(scoring, _Early):
+            scoring.verdict = verdict
+            self._tell(scoring.frame, scoring.candidate.path, verdict)
+            return
+        scoring.verdicts[verdict.id] = verdict
         if len(scoring.verdicts) < len(scoring.ids):
             return
         del case.scorings[scoring]
@@ -132,6 +197,27 @@ class Verifying:
                     data["reason"] = word.reason
                 self.trace.event("score", case.problem.id, data)
         self.deliver(scoring.frame, Scored(verdicts, case.account.usage(self.now())))
+
+    def _tell(self, frame: Frame, path: Path, verdict: Verdict) -> None:
+        if self.heard is not None and not verdict.reason:
+            self.heard(frame, path, verdict.scores)
+
+
+class _Early:
+    """A candidate that was given to the verifier before anyone asked, and its verdict once there is one."""
+
+    __slots__ = ("candidate", "frame", "name", "verdict")
+
+    def __init__(self, frame: Frame, candidate: Candidate) -> None:
+        self.frame = frame
+        self.candidate = candidate
+        self.name = ""
+        self.verdict: Verdict | None = None
+
+    def fits(self, candidate: Candidate) -> bool:
+        """Whether the candidate asked about is the one that was given."""
+        mine = self.candidate
+        return mine is candidate or (mine.tokens == candidate.tokens and mine.text == candidate.text)
 
 
 def _checked(verdict: Any) -> Verdict:

@@ -4,9 +4,11 @@ import json
 
 import pytest
 
+from ttsflow.acceleration import Acceleration
 from ttsflow.builtin import PARTS
 from ttsflow.costs.basic import Requests, Seconds, Tokens
 from ttsflow.costs.hardware import Hardware
+from ttsflow.engines.accelerated import accelerated
 from ttsflow.engines.law import Law
 from ttsflow.engines.recorded_samples import RecordedSamples
 from ttsflow.engines.replay import Replay
@@ -72,6 +74,14 @@ class TestFakeEngine(EngineContract):
         engine = FakeEngine(context=200, **settings)
         yield engine
         engine.close()
+
+
+@pytest.mark.parametrize("settings", [{}, {"capacity": 1}, {"capacity": 2, "preempt": 0.5}], ids=str)
+class TestAcceleratedEngine(EngineContract):
+    @pytest.fixture
+    def engine(self, settings):
+        wanted = Acceleration(prefix_order=True, speculation=True)
+        return accelerated(FakeEngine(context=200, **settings), wanted)
 
 
 LAW = Law(median=3, sigma=0.5, longest=10, end=0.2)

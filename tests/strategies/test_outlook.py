@@ -54,7 +54,7 @@ def test_beam_search_asks_for_exactly_what_its_outlook_said(kit, depth):
 
 
 def test_candidates_that_ended_have_no_children(kit):
-    assert Foresight(STEP, False, 2, 4).children(kit.cand(0, "A")) == ()
+    assert Foresight(STEP, 2, 4, 1, False).children(kit.cand(0, "A")) == ()
 
 
 @pytest.mark.parametrize(
@@ -69,26 +69,28 @@ def test_candidates_that_ended_have_no_children(kit):
     ],
 )
 def test_fate_of_a_score_when_two_survive(score, known, pending, fate):
-    assert Foresight(STEP, False, 2, 4).fate(score, known, pending) == fate
+    assert Foresight(STEP, 2, 4, 1, False).fate(score, known, pending) == fate
 
 
 def test_what_may_decide_otherwise_takes_the_outlook_away():
-    assert foresee(BODY, last=False) == Foresight(STEP, False, 2, 4)
-    assert foresee({**BODY, "funds": BudgetCheck(0.1)}, last=True) == Foresight(STEP, True, 2, 4)
-    assert foresee({**BODY, "same": Dedup()}, last=False) is None
-    assert foresee({**BODY, "again": KEEP}, last=False) is None
-    assert foresee({**BODY, "funds": BudgetCheck(0.1, otherwise=KEEP)}, last=False) is None
-    assert foresee({"step": STEP, "score": Verify(), "share": Branch(8)}, last=False) is None
-    assert foresee({"step": STEP, "keep": Select("tokens", into=8, copies=4)}, last=False) is None
-    assert foresee({"step": GenerateStage(8), "keep": KEEP}, last=False) is None
+    assert foresee(BODY, left=1, completes=False) == Foresight(STEP, 2, 4, 1, False)
+    assert foresee({**BODY, "funds": BudgetCheck(0.1)}, left=3, completes=True) == Foresight(STEP, 2, 4, 3)
+    assert foresee({**BODY, "same": Dedup()}, left=1, completes=False) is None
+    assert foresee({**BODY, "again": KEEP}, left=1, completes=False) is None
+    assert foresee({**BODY, "funds": BudgetCheck(0.1, otherwise=KEEP)}, left=1, completes=False) is None
+    assert foresee({"step": STEP, "score": Verify(), "share": Branch(8)}, left=1, completes=False) is None
+    assert (
+        foresee({"step": STEP, "keep": Select("tokens", into=8, copies=4)}, left=1, completes=False) is None
+    )
+    assert foresee({"step": GenerateStage(8), "keep": KEEP}, left=1, completes=False) is None
 
 
 @pytest.mark.parametrize(("name", "has"), [("beam_search", True), ("lookahead", True), ("rebase", False)])
 def test_which_shipped_searches_have_one(name, has):
     stages = shipped(name).stages["search"].stages
-    assert (foresee(stages, last=False) is not None) == has
+    assert (foresee(stages, left=1, completes=False) is not None) == has
 
 
 def test_dvts_has_one_in_every_subtree():
     search = shipped("dvts").stages["subtrees"].stages["search"]
-    assert foresee(search.stages, last=False).slots == 1
+    assert foresee(search.stages, left=1, completes=False).slots == 1

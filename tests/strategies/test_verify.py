@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ttsflow.ops import Score, Verdict
-from ttsflow.strategies.verify import Verify, reduce_scores
+from ttsflow.strategies.reduce import reduce_scores
+from ttsflow.strategies.verify import Verify
 
 HOWS = ["last", "min", "mean", "prod", "geometric"]
 

@@ -10,11 +10,12 @@ from rich.table import Table
 from rich.text import Text
 
 from ttsflow import plugins
-from ttsflow.build import build, fill
+from ttsflow.acceleration import Acceleration
+from ttsflow.build import build, field_names, fill
 from ttsflow.costs.hardware import Hardware
-from ttsflow.costs.memory import Memory, MemorySetting, memory_of
 from ttsflow.costs.plan import GIB, Plan, Share, Sharing, Side
 from ttsflow.listing import wide_console
+from ttsflow.memory import Memory, MemorySetting, memory_of
 from ttsflow.planning import planned
 from ttsflow.sharing import asked, sharing_of
 from ttsflow.types import Sampling
@@ -36,8 +37,9 @@ def plan_of(mapping: Mapping[str, Any]) -> tuple[Sharing, Plan, Any, Any]:
     ``ConfigError`` with the path of what is wrong, and with the numbers where no plan works.
     """
     registry = plugins.load()
-    settings = dict(mapping["engine"])
-    group = fill(_Group, {"memory": settings.pop("memory", None)}, "engine", registry)
+    around = {"memory", *field_names(Acceleration)}
+    settings = {key: value for key, value in mapping["engine"].items() if key not in around}
+    group = fill(_Group, {"memory": mapping["engine"].get("memory")}, "engine", registry)
     memory = memory_of(group.memory) or Memory()
     engine = build("engine", settings, "engine", registry)
     verifier = build("verifier", mapping["verifier"], "verifier", registry) if mapping["verifier"] else None

@@ -9,13 +9,11 @@ from typing import Literal
 
 from ttsflow.costs.roofline import Roofline
 from ttsflow.errors import ConfigError
+from ttsflow.memory import Method
 
-__all__ = ["GIB", "Load", "Method", "Moved", "Plan", "Share", "Sharing", "Side"]
+__all__ = ["GIB", "Load", "Moved", "Plan", "Share", "Sharing", "Side"]
 
 GIB = 1 << 30
-
-#: How batches are searched for, see ``ttsflow.costs.planner``.
-Method = Literal["linear", "coarse", "golden"]
 
 #: What leaves the device for the host while the other model works: nothing, its KV cache, or all it has.
 Moved = Literal["none", "kv", "weights"]

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 
-from ttsflow.costs.plan import Method
+from ttsflow.memory import Method
 
 __all__ = ["SEARCHES"]
 

@@ -55,6 +55,16 @@ class SimEngine(Playing):
         """Sequences decoded at once."""
         return self.batch.limits.seats
 
+    @property
+    def block_size(self) -> int:
+        """Tokens of a KV block."""
+        return self.batch.cache.block
+
+    @property
+    def kv_blocks(self) -> int:
+        """Blocks of the KV cache."""
+        return self.batch.cache.capacity
+
     def reset(self) -> None:
         """Forget every request and the cache, and set the clock back."""
         self._paths.reset()

@@ -125,6 +125,16 @@ class VLLMEngine(VLLMCore[_Live, Progress]):
         """Return seconds on a clock that never goes back."""
         return time.perf_counter()
 
+    @property
+    def block_size(self) -> int:
+        """Tokens of a KV block."""
+        return int(self._core.vllm_config.cache_config.block_size)
+
+    @property
+    def kv_blocks(self) -> int:
+        """Blocks of the KV cache, less the one that vLLM keeps for padding."""
+        return int(self._core.vllm_config.cache_config.num_gpu_blocks) - 1
+
     def load(self) -> Load:
         """Return what the engine is busy with right now."""
         scheduler = self._core.engine_core.engine_core.scheduler

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from ttsflow.errors import ConfigError
 from ttsflow.ops import Fork, Op
 from ttsflow.protocols import Reply, Stage, Until
-from ttsflow.strategies.outlook import foresee, foreseen
+from ttsflow.strategies.outlook import foresee, foreseen, scores_next
 from ttsflow.types import Candidate, State
 
 __all__ = ["Each", "Repeat", "Sequence", "Steps", "When", "holds", "run_stage"]
@@ -54,8 +54,13 @@ class Sequence:
 
     def __call__(self, state: State) -> Steps:
         """Pass the state through every stage."""
-        for stage in self.stages.values():
-            state = yield from run_stage(stage, state)
+        stages = tuple(self.stages.values())
+        for place, stage in enumerate(stages):
+            steps = run_stage(stage, state)
+            # Only what this stage asks for itself is followed by those behind it.
+            if hasattr(stage, "request") and scores_next(stages[place + 1 :]):
+                steps = foreseen(steps, outlook=None, scored=True)
+            state = yield from steps
         return state
 
 
@@ -82,17 +87,19 @@ class Repeat:
 
     def __call__(self, state: State) -> Steps:
         """Run rounds; ``stopped`` or ``ended`` keeps why the loop ended early, if it did."""
-        outer = state
+        outer, stages = state, tuple(self.stages.values())
         state = state.with_(stopped=None)
         for number in range(self.at_most):
             before = state.pool
             state = state.with_(round=number, last=self._last(number))
-            outlook = None
-            if number + 1 < self.at_most:
-                outlook = foresee(self.stages, last=self._last(number + 1))
-            for stage in self.stages.values():
+            left = self.at_most - number - 1
+            outlook = foresee(self.stages, left=left, completes=self.complete)
+            for place, stage in enumerate(stages):
                 steps = run_stage(stage, state)
-                state = yield from (steps if outlook is None else foreseen(steps, outlook))
+                if hasattr(stage, "request"):
+                    after = stages[place + 1 :] + (stages[:place] if left else ())
+                    steps = foreseen(steps, outlook=outlook, scored=bool(scores_next(after)))
+                state = yield from steps
                 if state.stopped:
                     break
             if state.stopped:

@@ -8,7 +8,8 @@ from typing import ClassVar
 from ttsflow.errors import ConfigError
 from ttsflow.ops import Generate, Generated, Note, Request, Score, Scored
 from ttsflow.strategies.flow import Steps
-from ttsflow.strategies.verify import Reduce, unscored, with_scores
+from ttsflow.strategies.reduce import Reduce
+from ttsflow.strategies.verify import unscored, with_scores
 from ttsflow.types import State
 
 __all__ = ["Lookahead"]

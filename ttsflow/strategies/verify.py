@@ -1,44 +1,18 @@
-"""The stage that asks for scores, and the one place where step scores become one number."""
+"""The stage that asks for scores."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 from ttsflow.lineage import Path
 from ttsflow.ops import Score, Scored, Verdict
 from ttsflow.strategies.flow import Steps
+from ttsflow.strategies.reduce import Reduce, reduce_scores
 from ttsflow.types import Candidate, State
 
-__all__ = ["Reduce", "Verify", "reduce_scores", "unscored", "with_scores"]
-
-Reduce = Literal["last", "min", "mean", "prod", "geometric"]
-
-
-def reduce_scores(scores: Sequence[float | None], how: Reduce) -> float | None:
-    """Return one score for a trajectory from its step scores.
-
-    A missing score is left out; without any score the result is missing too. ``geometric`` is the
-    geometric mean, which unlike ``prod`` does not punish length; both need scores >= 0.
-    """
-    known = [score for score in scores if score is not None]
-    if not known:
-        return None
-    if how == "last":
-        return known[-1]
-    if how == "min":
-        return min(known)
-    if how == "mean":
-        return math.fsum(known) / len(known)
-    if min(known) < 0:
-        msg = f"`reduce: {how}` needs step scores >= 0, got {min(known):.4g}."
-        raise ValueError(msg)
-    if how == "prod":
-        return math.prod(known)
-    # By logarithms: the product of a long chain would underflow to 0.
-    return math.exp(math.fsum(map(math.log, known)) / len(known)) if min(known) > 0 else 0.0
+__all__ = ["Verify", "unscored", "with_scores"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +28,8 @@ class Verify:
     needs: ClassVar[frozenset[str]] = frozenset({"verifier"})
     gives: ClassVar[frozenset[str]] = frozenset({"scores"})
     keeps_candidates: ClassVar[bool] = True
+    #: It asks for the scores of every candidate that has none.
+    scores_pool: ClassVar[bool] = True
 
     def __call__(self, state: State) -> Steps:
         """Ask for the scores and store them."""

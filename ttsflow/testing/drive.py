@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from ttsflow.acceleration import PLAIN, Acceleration
 from ttsflow.costs.basic import Requests, Seconds, Tokens
 from ttsflow.driver import Driver
+from ttsflow.engines.accelerated import accelerated
 from ttsflow.ledger import Budget, Ledger
 from ttsflow.ops import Op
 from ttsflow.protocols import Engine, Stage, Task, Verifier
@@ -46,10 +48,11 @@ def run_fake(
     logprobs: int = 0,
     certainty: bool = False,
     trace: Recorder | None = None,
+    acceleration: Acceleration | None = None,
 ) -> Mapping[str, Result]:
     """Run a strategy on the fakes and return results by problem id."""
     task = task or FakeTask()
-    engine = engine or FakeEngine()
+    engine = accelerated(engine or FakeEngine(), acceleration or PLAIN, budget=bool(budget))
     ledger = Ledger({"tokens": Tokens(), "seconds": Seconds(), "requests": Requests()}, budget or Budget())
     driver = Driver(
         strategy,
@@ -58,5 +61,6 @@ def run_fake(
         verifier=verifier or FakeVerifierPart().open(),
         trace=trace,
         concurrency=concurrency,
+        acceleration=acceleration,
     )
     return {result.id: result for result in driver.run(problems or task.problems())}

@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from ttsflow.costs.plan import Method
 from ttsflow.errors import ConfigError
 
-__all__ = ["Memory", "MemorySetting", "memory_of"]
+__all__ = ["Memory", "MemorySetting", "Method", "memory_of"]
+
+#: How batches are searched for, see ``ttsflow.costs.search``.
+Method = Literal["linear", "coarse", "golden"]
 
 
 @dataclass(frozen=True, slots=True)

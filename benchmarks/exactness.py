@@ -1,0 +1,151 @@
+"""Whether anything but time changes: every strategy on random schedules, on all engines without a model.
+
+A schedule draws seats, memory, preemptions, problems in flight, a slow verifier, and what is switched on to
+make a run faster; results, samples and token books are held to those of the plain engine. One that differs is
+printed with its number, from which it can be played again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, replace
+from itertools import count
+from typing import Any
+
+from common import finish
+
+from ttsflow import Pipeline
+from ttsflow.build import build
+from ttsflow.config import compose
+from ttsflow.plugins import load
+from ttsflow.testing.schedules import draw, play, same
+from ttsflow.types import Result
+
+#: Strategies that continue or look into trajectories, which recorded samples do not allow.
+LIKE = (
+    "adaptive_consistency",
+    "best_of_n",
+    "esc",
+    "ffs",
+    "lfs",
+    "majority",
+    "self_consistency",
+    "short_m_at_k",
+)
+#: What may differ: how long it took, and what was decoded of requests that are ended early.
+TIMES = ("aborted", "adopted", "cached", "dropped", "engine_steps", "seconds", "verifier")
+#: Simulated tokens say nothing of their certainty, and a probe or a rollout is no piece of a law.
+SIMULATED = (
+    *("beam_search", "dvts", "lookahead", "rebase", "dynamic_branching", "varying_granularity"),
+    *("best_of_n", "majority", "weighted_majority", "ffs", "esc"),
+)
+
+
+def on_fake(names: list[str], number: int) -> bool:
+    """Return whether one schedule on the fake engine comes to the same."""
+    strategy = _strategy(names[number % len(names)])
+    settings = {"logprobs": 20, "certainty": True}
+    return same(play(strategy, **settings), play(strategy, draw(number), **settings))
+
+
+_built: dict[str, Any] = {}
+
+
+def _strategy(name: str) -> Any:
+    if name not in _built:
+        n = [] if name in {"single", "recipe"} else ["strategy.n=8"]
+        _built[name] = build("stage", compose([f"strategy={name}", *n])["strategy"], "strategy", load())
+    return _built[name]
+
+
+def on_sim(number: int) -> bool:
+    """Return whether one schedule on the simulator comes to the same; seats and KV cache vary."""
+    rng = random.Random(number)  # noqa: S311 - a schedule, not a secret
+    faster = asdict(draw(number).acceleration)
+    name = SIMULATED[number % len(SIMULATED)]
+    engine = {"use": "sim", "model": "smollm2-135m", "context": 4096}
+    tight = {
+        "seats": rng.choice((1, 3, 8, 64)),
+        "block_size": rng.choice((8, 16, 32)),
+        "kv_gib": rng.uniform(0.1, 0.4),
+    }
+    verifier = {
+        "use": "simulated",
+        "model": "skywork-prm-1.5b",
+        "memory_share": 0.3,
+        "together": rng.random() < 0.5,
+    }
+    verifier["prefix_cache"] = rng.random() < 0.5
+
+    def run(more: Mapping[str, Any], concurrency: int) -> list[Result]:
+        pipeline = Pipeline(
+            name,
+            engine={**engine, "memory_share": 0.6, **more},
+            task={"use": "simulated", "size": 3},
+            verifier=verifier,
+            hardware="rtx4090",
+            n=8,
+            concurrency=concurrency,
+        )
+        return [_told(result) for result in pipeline.run().results]
+
+    return run({}, 1) == run({**tight, **faster}, rng.choice((1, 2, 3)))
+
+
+def on_replay(number: int) -> bool:
+    """Return whether one schedule of recorded samples comes to the same; seats vary."""
+    rng = random.Random(number)  # noqa: S311 - a schedule, not a secret
+    name = LIKE[number % len(LIKE)]
+
+    def run(more: Mapping[str, Any]) -> list[Any]:
+        pipeline = Pipeline(
+            name,
+            engine={"use": "replay", **more},
+            task={"use": "recorded", "model": "R1"},
+            sampling="recorded",
+            verifier={"use": "random"},
+            **({"k": 2} if name in {"ffs", "lfs"} else {}),
+            n=8,
+        )
+        problems = list(pipeline.setup.task.problems())[:4]
+        pipeline.setup = replace(pipeline.setup, limit=len(problems))
+        # How far the samples were that are ended early depends on the seats.
+        return [(r.id, r.answer, r.outcome, r.usage.serial, r.text) for r in pipeline.run().results]
+
+    return run({}) == run({"seats": rng.choice((1, 3, 8, 64)), **asdict(draw(number).acceleration)})
+
+
+def _told(result: Result) -> Result:
+    usage = replace(result.usage, **dict.fromkeys(TIMES, 0))
+    return replace(result, usage=usage, cost={}, fingerprint="", versions={})
+
+
+def main() -> int:
+    """Play all schedules and count those that differ."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--fake", type=int, default=7000)
+    parser.add_argument("--sim", type=int, default=2500)
+    parser.add_argument("--replay", type=int, default=500)
+    parser.add_argument("--start", type=int, default=0, help="the first number of a schedule")
+    arguments = parser.parse_args()
+    names = sorted(entry.name for entry in load().entries("strategy"))
+    engines: dict[str, tuple[Callable[[int], bool], int]] = {
+        "fake": (lambda number: on_fake(names, number), arguments.fake),
+        "sim": (on_sim, arguments.sim),
+        "replay": (on_replay, arguments.replay),
+    }
+    figures: dict[str, object] = {}
+    for label, (plays, many) in engines.items():
+        differ = []
+        for number, _ in zip(count(arguments.start), range(many)):
+            if not plays(number):
+                differ.append(number)
+                print(f"{label}: schedule {number} differs", flush=True)
+        figures |= {f"{label}_schedules": many, f"{label}_differ": len(differ)}
+    return finish(figures, {"nothing differs": not any(figures[f"{label}_differ"] for label in engines)})
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

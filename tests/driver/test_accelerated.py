@@ -1,0 +1,163 @@
+"""What makes a run faster changes nothing else, whatever happens when."""
+
+from dataclasses import replace
+
+import pytest
+
+from ttsflow import Pipeline
+from ttsflow.acceleration import Acceleration, Speculation
+from ttsflow.build import build
+from ttsflow.config import compose
+from ttsflow.errors import ConfigError
+from ttsflow.ledger import Budget
+from ttsflow.plugins import load
+from ttsflow.testing import FakeEngine, run_fake
+from ttsflow.testing.schedules import Schedule, draw, play, same
+
+SHIPPED = sorted(entry.name for entry in load().entries("strategy"))
+SEARCHES = ["beam_search", "dvts"]
+ALL = Acceleration(prefix_order=True, speculation=Speculation(curve=False), eager_verify=True)
+
+
+def shipped(name):
+    more = [] if name in {"single", "recipe"} else ["strategy.n=8"]
+    return build("stage", compose([f"strategy={name}", *more])["strategy"], "strategy", load())
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_the_schedule_changes_no_result_and_every_token_is_booked(name):
+    strategy, settings = shipped(name), {"logprobs": 20, "certainty": True}
+    plain = play(strategy, **settings)
+    for number in range(30, 34):
+        assert same(plain, play(strategy, draw(number), **settings)), number
+
+
+@pytest.mark.parametrize("name", SEARCHES)
+def test_steps_are_begun_early_and_used(name):
+    results, _, _ = play(shipped(name), Schedule(1, 64, 0.0, 1, 0, ALL), size=6)
+    adopted = sum(result.usage.adopted for result in results.values())
+    output = sum(result.usage.output for result in results.values())
+    assert adopted > output / 8
+    assert sum(result.usage.dropped for result in results.values()) > 0
+
+
+class ByArrival(FakeEngine):
+    """Seeds by arrival, as an engine with one source of randomness does."""
+
+    arrivals = 0
+
+    def seed_of(self, request):
+        self.arrivals += 1
+        return self.arrivals
+
+
+def test_the_comparison_notices_an_engine_that_seeds_by_arrival():
+    strategy = shipped("beam_search")
+    plain = run_fake(strategy, engine=ByArrival())
+    fast = run_fake(strategy, engine=ByArrival(), acceleration=ALL)
+    assert [r.text for r in plain.values()] != [r.text for r in fast.values()]
+
+
+def test_with_a_budget_nothing_is_begun_early():
+    """What is dropped would spend the funds that answers depend on."""
+    budget = Budget(problem={"tokens": 300})
+    plain, fast = (
+        run_fake(shipped("beam_search"), engine=FakeEngine(capacity=64), budget=budget, acceleration=faster)
+        for faster in (None, ALL)
+    )
+    assert all(result.usage.dropped == 0 for result in fast.values())
+    assert any(result.stopped for result in plain.values())
+    for name, result in plain.items():
+        assert (result.answer, result.usage.decoded) == (fast[name].answer, fast[name].usage.decoded)
+
+
+def test_candidates_are_scored_while_others_still_run():
+    """The verifier hears of most candidates before the last one of their round has ended."""
+
+    class Counting:
+        aside = False
+
+        def __init__(self, inner):
+            self.inner, self.batches = inner, []
+
+        def submit(self, *given):
+            self.inner.submit(*given)
+
+        def step(self):
+            verdicts = self.inner.step()
+            self.batches += [len(verdicts)] if verdicts else []
+            return verdicts
+
+        def cancel(self, ids):
+            self.inner.cancel(ids)
+
+        def close(self):
+            self.inner.close()
+
+    from ttsflow.testing import FakeVerifierPart
+
+    batches = {}
+    for eager in (False, True):
+        verifier = Counting(FakeVerifierPart().open())
+        run_fake(
+            shipped("best_of_n"),
+            verifier=verifier,
+            acceleration=Acceleration(eager_verify=eager),
+            concurrency=1,
+        )
+        batches[eager] = verifier.batches
+    assert batches[False] == [8] * 8
+    assert sum(batches[True]) == 64
+    # Halves: as many calls as a binary logarithm, not one for each.
+    assert 8 * 2 <= len(batches[True]) <= 8 * 5
+
+
+@pytest.mark.parametrize("n", [8, pytest.param(16, marks=pytest.mark.slow)])
+def test_speculation_saves_a_sixth_of_the_time_on_a_simulated_card(n):
+    def seconds(**more):
+        pipeline = Pipeline(
+            "beam_search",
+            engine={"use": "sim", "memory_share": 0.22, **more},
+            task={"use": "simulated", "size": 8},
+            verifier={"use": "simulated", "model": "math-shepherd-7b", "memory_share": 0.68},
+            hardware="rtx4090",
+            n=n,
+            concurrency=1,
+        )
+        run = pipeline.run()
+        told = [(r.answer, r.text, r.usage.output, r.usage.serial) for r in run.results]
+        return run.summary.usage["wall_seconds"], told
+
+    plain, fast = seconds(), seconds(speculation=True, eager_verify=True)
+    assert fast[1] == plain[1]
+    assert fast[0] <= 0.85 * plain[0]
+    assert seconds(speculation=True, eager_verify=True) == fast
+
+
+def test_settings_are_those_of_the_engine_and_change_no_fingerprint():
+    def setup(**more):
+        return Pipeline(
+            "beam_search", engine={"use": "fake", **more}, verifier="fake", task="simulated"
+        ).setup
+
+    assert setup().acceleration == Acceleration()
+    wanted = setup(speculation={"depth": 3}, prefix_order=True)
+    assert wanted.acceleration == Acceleration(prefix_order=True, speculation=Speculation(depth=3))
+    assert wanted.fingerprint == setup().fingerprint
+    assert setup(speculation=True).acceleration.speculates == Speculation()
+    assert replace(wanted.acceleration, speculation=False).speculates is None
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"speculation": {"depth": 5}}, "engine.speculation.depth: between 1 and 4 rounds ahead, got 5."),
+        ({"speculation": {"tiers": 0}}, "engine.speculation.tiers: at least one tier is needed, got 0."),
+        ({"speculation": {"dept": 2}}, "engine.speculation.dept: .*Did you mean 'depth'"),
+        ({"prefix_order": "yes"}, "engine.prefix_order: "),
+        ({"prefix_orders": True}, "engine.prefix_orders: "),
+    ],
+)
+def test_mistakes_are_told(given, said):
+    with pytest.raises(ConfigError, match=said):
+        Pipeline("majority", engine={"use": "fake", **given})

@@ -1,0 +1,61 @@
+"""Settings of what makes a run faster and leaves its answers alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from ttsflow.errors import ConfigError
+
+__all__ = ["PLAIN", "Acceleration", "Speculation"]
+
+#: Rounds ahead beyond which nothing is worth beginning.
+_DEEPEST = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Speculation:
+    """Steps that are decoded before a search asks for them, on seats that would stay empty.
+
+    ``exact``: under the seeds they will be asked for with, so that nothing changes but time. ``depth`` rounds
+    ahead at most. The children of the likeliest survivors are begun first; with ``tiers`` above 1 the fewer
+    of a candidate's children are begun, the lower the tier of its chance.
+    With ``curve`` none is begun that is not worth its time by the measured cost of a step; without it, seats
+    and memory are the only limits.
+    """
+
+    mode: Literal["exact"] = "exact"
+    depth: int = 2
+    tiers: int = 1
+    curve: bool = True
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.depth <= _DEEPEST:
+            raise ConfigError(f"between 1 and {_DEEPEST} rounds ahead, got {self.depth}.", "depth")
+        if self.tiers < 1:
+            raise ConfigError(f"at least one tier is needed, got {self.tiers}.", "tiers")
+
+
+@dataclass(frozen=True, slots=True)
+class Acceleration:
+    """What an engine does besides decoding what it is asked; each can be switched off.
+
+    ``prefix_order``: requests that share a prefix run next to each other, and no more at once than the KV
+    cache holds. ``speculation``: likely steps are begun early. ``eager_verify``: candidates are scored as
+    they end, not when all have ended.
+    """
+
+    prefix_order: bool = False
+    speculation: Speculation | bool = False
+    eager_verify: bool = False
+
+    @property
+    def speculates(self) -> Speculation | None:
+        """The settings of speculation, None where it is off; true alone means the defaults."""
+        if isinstance(self.speculation, bool):
+            return Speculation() if self.speculation else None
+        return self.speculation
+
+
+#: An engine as it is.
+PLAIN = Acceleration()

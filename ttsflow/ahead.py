@@ -1,0 +1,279 @@
+"""Begins early what is sure or likely to follow: scores of what has ended, and the steps behind it.
+
+Strategies never meet this. What they ask for is served from what was begun if it is the same to the token;
+what nobody asks for is dropped and counted.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+
+from ttsflow.chances import survival, tiered
+from ttsflow.flight import Asked, Case, Flight, Frame, Live
+from ttsflow.lineage import Path
+from ttsflow.ops import EngineRequest, Progress
+from ttsflow.protocols import Expecting, Outlook
+from ttsflow.settle import Rules
+from ttsflow.types import Candidate
+from ttsflow.verifying import Verifying
+
+__all__ = ["Ahead"]
+
+_numbers = itertools.count()
+
+
+class _Hope:
+    """A request that may be asked for; ``outlook`` is that of the round in which it would run."""
+
+    __slots__ = ("asked", "case", "chance", "depth", "frame", "kids", "outlook", "request", "share")
+
+    def __init__(
+        self, frame: Frame, asked: Asked, request: EngineRequest, outlook: Outlook | None, depth: int
+    ) -> None:
+        self.frame = frame
+        self.case = frame.case
+        self.asked = asked
+        self.request = request
+        self.outlook = outlook
+        self.depth = depth
+        self.chance = 0.0
+        self.share = 1.0
+        self.kids: dict[Path, _Hope] = {}
+
+    def whole(self) -> Iterator[_Hope]:
+        """Yield this hope and all that build on it."""
+        yield self
+        for kid in self.kids.values():
+            yield from kid.whole()
+
+
+class _Round:
+    """One round of a search: who has ended, with which score, and what may follow."""
+
+    __slots__ = ("ended", "hopes", "outlook", "parents", "pending", "scores", "seen")
+
+    def __init__(self, outlook: Outlook, requests: int) -> None:
+        self.outlook = outlook
+        self.pending = requests
+        self.ended: dict[Path, Candidate] = {}
+        self.scores: dict[Path, float | None] = {}
+        self.parents: dict[Path, float | None] = {}
+        self.hopes: dict[Path, _Hope] = {}
+        self.seen = 0
+
+
+class Ahead:
+    """Told by the driver what begins, ends and is scored.
+
+    With ``eager`` candidates that all go to the verifier go there as they end. With ``expecting``, an engine
+    that begins requests early, it is told what may follow: ``depth`` rounds ahead, and of the children of a
+    candidate the more, the likelier it survives, in ``tiers`` tiers.
+    """
+
+    def __init__(
+        self,
+        rules: Rules,
+        verifying: Verifying,
+        *,
+        eager: bool = False,
+        expecting: Expecting | None = None,
+        depth: int = 1,
+        tiers: int = 4,
+    ) -> None:
+        self._rules = rules
+        self._verifying = verifying
+        self._eager = eager
+        self._engine = expecting
+        self._depth = depth
+        self._tiers = tiers
+        self._rounds: dict[Frame, _Round] = {}
+        self._hopes: dict[str, _Hope] = {}
+        if expecting is not None:
+            expecting.on_end = self._hope_ended
+            verifying.heard = self._scored
+
+    # --- what the driver tells ----------------------------------------------------------------------
+
+    def launched(self, flight: Flight) -> None:
+        """Take in that an operation has begun: it decides what was expected of its frame."""
+        if self._engine is None or flight.template.aside:
+            return
+        frame, outlook = flight.frame, flight.op.outlook
+        old, new = self._rounds.pop(frame, None), None
+        if outlook is not None:
+            new = self._rounds[frame] = _Round(outlook, len(flight.live))
+        if old is None:
+            return
+        running = {live.path for live in flight.live.values()}
+        for path, hope in old.hopes.items():
+            if path not in running:
+                self._retract(hope.whole())
+                continue
+            self._hopes.pop(hope.request.id, None)
+            for kid_path, kid in hope.kids.items():
+                if new is None:
+                    self._retract(kid.whole())
+                else:
+                    # What lay two rounds ahead lies one ahead now.
+                    new.hopes[kid_path] = kid
+                    for one in kid.whole():
+                        one.depth -= 1
+
+    def ended(self, live: Live, candidate: Candidate) -> None:
+        """Take in that a request has ended."""
+        flight = live.flight
+        if self._eager and flight.op.scored and not flight.stopped:
+            self._verifying.ahead(flight, candidate)
+        round_ = self._rounds.get(flight.frame)
+        if round_ is None:
+            return
+        round_.pending -= 1
+        parent = live.request.parent
+        if candidate.active:
+            round_.ended[candidate.path] = candidate
+            round_.parents[candidate.path] = parent.score if parent else None
+        else:
+            for path, hope in list(round_.hopes.items()):
+                if path[:-1] == candidate.path:
+                    self._retract(hope.whole())
+                    del round_.hopes[path]
+        self._weigh(flight.frame, round_, candidate)
+
+    def left(self, frame: Frame) -> None:
+        """Take in that a stage has returned: nothing more comes of its frame."""
+        round_ = self._rounds.pop(frame, None)
+        if round_ is not None:
+            for hope in round_.hopes.values():
+                self._retract(hope.whole())
+
+    def closed(self, case: Case) -> None:
+        """Take in that a problem is over, and book what was decoded early for it."""
+        for frame in [frame for frame in self._rounds if frame.case is case]:
+            self.left(frame)
+        if self._engine is not None:
+            adopted, dropped = self._engine.collect(case.problem.id)
+            case.account.adopted += adopted
+            case.account.dropped += dropped
+
+    def close(self) -> None:
+        """Leave nothing with the engine."""
+        for frame in list(self._rounds):
+            self.left(frame)
+
+    # --- what may follow ----------------------------------------------------------------------------
+
+    def _scored(self, frame: Frame, path: Path, scores: Sequence[float | None]) -> None:
+        round_ = self._rounds.get(frame)
+        if round_ is not None and path in round_.ended:
+            round_.scores[path] = round_.outlook.rate(scores)
+            self._weigh(frame, round_, None)
+
+    def _weigh(self, frame: Frame, round_: _Round, news: Candidate | None) -> None:
+        """Tell the engine how likely the children of those that have ended are, after some news."""
+        known = len(round_.ended) + len(round_.scores)
+        step = (len(round_.ended) + round_.pending) // 16
+        # A large round is weighed anew when enough has changed, what has just ended always.
+        if known - round_.seen > step:
+            round_.seen = known
+            candidates = list(round_.ended.values())
+        elif news is not None and news.path in round_.ended:
+            candidates = [news]
+        else:
+            return
+        scored = sorted(score for score in round_.scores.values() if score is not None)
+        for candidate in candidates:
+            self._hope(frame, round_, candidate, self._chance(round_, candidate, scored))
+
+    def _chance(self, round_: _Round, candidate: Candidate, scored: Sequence[float]) -> float:
+        """Return how likely a candidate survives its round."""
+        outlook, rivals = round_.outlook, len(round_.ended) + round_.pending - 1
+        score = round_.scores.get(candidate.path)
+        if score is not None:
+            return survival(score, scored, rivals + 1 - len(scored), outlook.slots)
+        if candidate.path in round_.scores:
+            return 0.0
+        blind = min(1.0, outlook.slots / (rivals + 1))
+        parent = round_.parents[candidate.path]
+        others = sorted(other for other in round_.parents.values() if other is not None)
+        if parent is None or len(others) < 2:
+            return blind
+        # The parent's score says something, and less than its own would.
+        return (blind + survival(parent, others, rivals + 1 - len(others), outlook.slots)) / 2
+
+    def _hope(self, frame: Frame, round_: _Round, candidate: Candidate, chance: float) -> None:
+        """Expect the children of a candidate that survives with this chance."""
+        paths = self._expect(frame, candidate, round_.outlook, chance, among=round_.hopes, depth=1)
+        for path in [p for p in round_.hopes if p[:-1] == candidate.path and p not in paths]:
+            self._retract(round_.hopes.pop(path).whole())
+
+    def _expect(
+        self,
+        frame: Frame,
+        parent: Candidate,
+        outlook: Outlook,
+        chance: float,
+        *,
+        among: dict[Path, _Hope],
+        depth: int,
+    ) -> set[Path]:
+        """Expect as many children of ``parent`` as its chance is worth; return their paths."""
+        children = outlook.children(parent)
+        wanted = children[: tiered(chance, len(children), self._tiers)]
+        paths = frame.lineage.peek(parent.path, len(wanted))
+        for path, child in zip(paths, wanted, strict=True):
+            hope = among.get(path)
+            if hope is None:
+                case = frame.case
+                asked = self._rules.asked(f"s{next(_numbers)}", child, path, case.prompt)
+                if asked.border.limit < 1:
+                    continue
+                request = self._rules.engine_request(
+                    asked, case.problem, case.prompt, priority=case.index, stream=True
+                )
+                hope = among[path] = _Hope(frame, asked, request, outlook.then, depth)
+                self._hopes[request.id] = hope
+            self._set(hope, chance)
+        return set(paths)
+
+    def _set(self, hope: _Hope, chance: float) -> None:
+        engine = self._engine
+        if engine is None or math.isclose(hope.chance, chance):
+            return
+        hope.chance = chance
+        engine.expect(hope.request, chance)
+        for kid in hope.kids.values():
+            self._set(kid, chance * kid.share)
+
+    def _hope_ended(self, request: EngineRequest, end: Progress) -> None:
+        """Expect what follows an expected request that has ended, where that is not too far ahead."""
+        hope = self._hopes.get(request.id)
+        if hope is None or hope.outlook is None or hope.depth >= self._depth:
+            return
+        hope.asked.trace.tokens = list(end.tokens)
+        case = hope.case
+        try:
+            candidate = self._rules.candidate(case.problem, hope.asked, case.prompt, end)
+        except Exception:  # noqa: BLE001 - an answer parser that breaks is heard when the request is asked for
+            return
+        children = hope.outlook.children(candidate)
+        if children:
+            # Of the children of all survivors as many survive: one in so many.
+            share = 1 / len(children)
+            self._expect(
+                hope.frame,
+                candidate,
+                hope.outlook,
+                hope.chance * share,
+                among=hope.kids,
+                depth=hope.depth + 1,
+            )
+            for kid in hope.kids.values():
+                kid.share = share
+
+    def _retract(self, hopes: Iterator[_Hope]) -> None:
+        names = [hope.request.id for hope in hopes]
+        gone = [name for name in names if self._hopes.pop(name, None) is not None]
+        if gone and self._engine is not None:
+            self._engine.retract(gone)

@@ -1,0 +1,269 @@
+"""Decodes likely requests before they are asked for, on seats that would stay empty.
+
+A request is served from what was begun only where prompt, settings and seed are the same, so that it gets the
+very tokens it would have got; everything else is dropped and counted. Speculation never holds up a request:
+whatever is in its way is ended before it is submitted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from ttsflow.engines.decorated import Decorated
+from ttsflow.engines.step_cost import StepCost
+from ttsflow.ops import EngineRequest, Progress
+from ttsflow.protocols import Engine, Leaping, innermost
+
+__all__ = ["Speculative"]
+
+
+class _Guess:
+    """An expected request: waiting, running, or ended with ``end``; ``heard`` is what it has decoded.
+
+    Each time it is begun it runs under another ``name``.
+    """
+
+    __slots__ = ("begun", "chance", "end", "heard", "name", "request", "running", "tokens")
+
+    def __init__(self, request: EngineRequest, chance: float) -> None:
+        self.request = request
+        self.chance = chance
+        self.running = False
+        self.begun = 0
+        self.name = request.id
+        self.heard: list[Progress] = []
+        self.tokens = 0
+        self.end: Progress | None = None
+
+    def begin(self) -> EngineRequest:
+        """Return the request to run."""
+        self.running, self.begun = True, self.begun + 1
+        self.name = f"{self.request.id}.{self.begun}"
+        return replace(self.request, id=self.name)
+
+    def clear(self) -> int:
+        """Forget what was decoded; return how many tokens that were."""
+        tokens, self.tokens = self.tokens, 0
+        self.heard, self.end, self.running = [], None, False
+        return tokens
+
+    def told(self, name: str) -> Progress:
+        """Return all that was heard as one piece of news of the request ``name``."""
+        last = self.heard[-1]
+        return Progress(
+            name,
+            tuple(token for item in self.heard for token in item.tokens),
+            last.finish,
+            last.stop,
+            tuple(entry for item in self.heard for entry in item.logprobs),
+            last.cached,
+            last.reason,
+            tuple(value for item in self.heard for value in item.certainties),
+        )
+
+
+class Speculative(Decorated):
+    """An ``Expecting`` engine. With ``curve`` it begins nothing that is not worth its time."""
+
+    def __init__(self, inner: Engine, *, curve: bool = True) -> None:
+        super().__init__(inner)
+        self.on_end: Callable[[EngineRequest, Progress], None] | None = None
+        self._cost = StepCost() if curve else None
+        # One that lets requests in knows more of its room than how many seats there are.
+        self._fits: Callable[[EngineRequest], bool] = getattr(inner, "fits", self._has_seat)
+        self._crowded: Callable[[], bool] = getattr(inner, "crowded", self._lacks_seats)
+        core = innermost(inner)
+        self._leaping: Leaping | None = core if isinstance(core, Leaping) else None
+        self._guesses: dict[str, _Guess] = {}
+        self._by_seed: dict[int, _Guess] = {}
+        self._running: dict[str, _Guess] = {}
+        self._real: dict[str, str] = {}
+        self._inside: dict[str, str] = {}
+        self._news: list[Progress] = []
+        self._fresh = False
+        self._books: dict[str, list[int]] = {}
+        #: What became of speculated tokens, for the summary of a run.
+        self.adopted = self.dropped = 0
+
+    # --- what may come ------------------------------------------------------------------------------
+
+    def expect(self, request: EngineRequest, chance: float) -> None:
+        """Say that a request may come, with this chance; said again, the chance is a new one."""
+        guess = self._guesses.get(request.id)
+        if guess is None:
+            guess = self._guesses[request.id] = _Guess(replace(request, stream=True), chance)
+            self._by_seed[request.seed] = guess
+        guess.chance = chance
+
+    def retract(self, ids: Sequence[str]) -> None:
+        """Say that expected requests will not come; what they have decoded is dropped."""
+        for name in ids:
+            guess = self._guesses.pop(name, None)
+            if guess is not None:
+                self._by_seed.pop(guess.request.seed, None)
+                self._drop(guess)
+
+    def collect(self, problem: str) -> tuple[int, int]:
+        """Return the tokens decoded early that a problem has adopted and dropped since last asked."""
+        adopted, dropped = self._books.pop(problem, (0, 0))
+        return adopted, dropped
+
+    # --- what does come -----------------------------------------------------------------------------
+
+    def submit(self, request: EngineRequest) -> None:
+        """Queue a request, or go on with the expected one that it is."""
+        if request.id in self._real:
+            msg = f"request id {request.id!r} is in use"
+            raise ValueError(msg)
+        guess = self._by_seed.get(request.seed)
+        if guess is not None and _same(guess.request, request):
+            self._adopt(guess, request)
+            return
+        self._real[request.id] = self._inside[request.id] = request.id
+        self._fresh = True
+        self.inner.submit(request)
+
+    def _adopt(self, guess: _Guess, request: EngineRequest) -> None:
+        name = guess.name
+        del self._guesses[guess.request.id], self._by_seed[guess.request.seed]
+        self._count(request.problem, guess.tokens, 0)
+        if guess.end is not None:
+            self._news.append(guess.told(request.id))
+            self._real[request.id] = ""
+            return
+        if not guess.running:
+            self._fresh = True
+            self._real[request.id] = self._inside[request.id] = request.id
+            self.inner.submit(request)
+            return
+        del self._running[name]
+        self._real[request.id], self._inside[name] = name, request.id
+        if guess.heard:
+            self._news.append(guess.told(request.id))
+
+    def abort(self, ids: Sequence[str]) -> None:
+        """End requests now; no news of them follows."""
+        gone = set(ids)
+        self._news = [news for news in self._news if news.id not in gone]
+        names = [name for known in ids if (name := self._real.pop(known, None)) is not None]
+        inside = [name for name in names if self._inside.pop(name, None) is not None]
+        if inside:
+            self.inner.abort(inside)
+
+    def step(self) -> list[Progress]:
+        """Begin what pays, advance by one iteration and return the news of what was asked for."""
+        self._make_way()
+        self._begin()
+        news, self._news = self._news, []
+        if self._inside:
+            for item in self._advance():
+                told = self._hear(item)
+                if told is not None:
+                    news.append(told)
+        elif self._leaping is not None:
+            self._leaping.advanced = 0
+        for item in news:
+            if item.finish is not None:
+                name = self._real.pop(item.id, None)
+                self._inside.pop(name or "", None)
+        return news
+
+    def _hear(self, item: Progress) -> Progress | None:
+        """Return the news of a request by the name it was asked for under; None for one that was not."""
+        known = self._inside.get(item.id)
+        if known is not None:
+            return item if known == item.id else item._replace(id=known)
+        guess = self._running.get(item.id)
+        if guess is None:
+            return None
+        guess.heard.append(item)
+        guess.tokens += len(item.tokens)
+        if item.finish is not None:
+            guess.end = end = guess.told(item.id)
+            del self._running[item.id]
+            if self.on_end is not None:
+                self.on_end(guess.request, end)
+        return None
+
+    def reset(self) -> None:
+        """Forget everything."""
+        self._guesses.clear()
+        self._by_seed.clear()
+        self._running.clear()
+        self._real.clear()
+        self._inside.clear()
+        self._news.clear()
+        self._books.clear()
+        super().reset()
+
+    # --- seats and memory ---------------------------------------------------------------------------
+
+    def _has_seat(self, request: EngineRequest) -> bool:
+        del request
+        return len(self._inside) + len(self._running) < self.capacity
+
+    def _lacks_seats(self) -> bool:
+        return len(self._inside) + len(self._running) > self.capacity
+
+    def _make_way(self) -> None:
+        """End speculation, the least likely first, until whatever was asked for has its place."""
+        while self._running and self._crowded():
+            self._drop(min(self._running.values(), key=lambda guess: guess.chance))
+
+    def _begin(self) -> None:
+        """Begin the likeliest of what is expected while there is room and it pays."""
+        waiting = [g for g in self._guesses.values() if not g.running and g.end is None and g.chance > 0]
+        if not waiting or not self._inside:
+            return
+        waiting.sort(key=lambda guess: -guess.chance)
+        for guess in waiting:
+            request = guess.request
+            if not (self._pays(guess) and self._fits(request)):
+                return
+            begun = guess.begin()
+            self._running[guess.name] = guess
+            self._fresh = True
+            self.inner.submit(begun)
+
+    def _pays(self, guess: _Guess) -> bool:
+        if self._cost is None or guess.chance >= 1:
+            return True
+        return bool(self._cost.pays(guess.chance, len(self._inside)))
+
+    def _drop(self, guess: _Guess) -> None:
+        """End what is expected, or forget how it ended; it may be begun again."""
+        if self._running.pop(guess.name, None) is not None:
+            self.inner.abort([guess.name])
+        self._count(guess.request.problem, 0, guess.clear())
+
+    def _count(self, problem: str, adopted: int, dropped: int) -> None:
+        books = self._books.setdefault(problem, [0, 0])
+        books[0] += adopted
+        books[1] += dropped
+        self.adopted += adopted
+        self.dropped += dropped
+
+    # --- what a step costs --------------------------------------------------------------------------
+
+    def _advance(self) -> list[Progress]:
+        """Advance the engine, and see what the iteration cost where it read nothing."""
+        if self._cost is None or self._fresh:
+            # The first iteration of a new request reads its prompt.
+            self._fresh = False
+            return self.inner.step()
+        batch = min(len(self._inside) + len(self._running), self.capacity)
+        before = self.now()
+        news = self.inner.step()
+        iterations = 1 if self._leaping is None else self._leaping.advanced
+        if iterations:
+            self._cost.observe(batch, (self.now() - before) / iterations)
+        return news
+
+
+def _same(guess: EngineRequest, request: EngineRequest) -> bool:
+    """Whether two requests decode the same: all but what says who asks, and how it is reported."""
+    names: tuple[str, ...] = ("prompt", "max_tokens", "stop", "sampling", "logprobs", "certainty", "problem")
+    one: Any = guess
+    return all(getattr(one, name) == getattr(request, name) for name in names)

@@ -141,6 +141,7 @@ COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
     "record": commands.record,
     "profile": commands.profile,
     "replay-table": commands.replay_table,
+    "plan": commands.plan,
     "list": commands.what,
     "explain": commands.explain,
     "plugins": commands.plugins,

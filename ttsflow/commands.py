@@ -20,6 +20,7 @@ __all__ = [
     "Parser",
     "explain",
     "overridden",
+    "plan",
     "plugins",
     "profile",
     "record",
@@ -99,6 +100,18 @@ def explain(argv: Sequence[str]) -> int:
     warn()
     stage = build("stage", compose(args.overrides, args.config_dir)["strategy"], "strategy", load())
     print(to_yaml(told(stage, load())), end="")
+    return 0
+
+
+def plan(argv: Sequence[str]) -> int:
+    """Show how a run would share the memory of its device between engine and verifier, and why."""
+    parser = Parser(prog="ttsflow plan", description=plan.__doc__)
+    args = overridden(parser, argv)
+    from ttsflow.analysis.plan import show_memory_plan
+    from ttsflow.config import compose
+
+    warn()
+    show_memory_plan(compose(args.overrides, args.config_dir))
     return 0
 
 

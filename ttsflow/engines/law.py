@@ -6,6 +6,7 @@ import math
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass
+from statistics import NormalDist
 from typing import Literal, NamedTuple
 
 from ttsflow.engines.segments import Segment, Segments
@@ -69,6 +70,21 @@ class Law:
     def capabilities(self) -> Capabilities:
         """Seeds, continuation and aborts; nothing is known of single tokens."""
         return Capabilities()
+
+    @property
+    def mean_step(self) -> float:
+        """Tokens of a step on average, but for those that ``longest`` cuts."""
+        return min(float(self.longest), self.median * math.exp(self.sigma**2 / 2))
+
+    def longest_of(self, count: int) -> float:
+        """Tokens of about the longest of so many steps: the quantile that one of them exceeds."""
+        far = NormalDist().inv_cdf(1 - 1 / (count + 1))
+        return min(float(self.longest), self.median * math.exp(self.sigma * far))
+
+    @property
+    def mean_steps(self) -> float:
+        """Steps of a trajectory on average."""
+        return self.least + 1 / self.end
 
     def check_task(self, task: Task) -> None:
         """Refuse a task that would read no answer out of what the law writes."""

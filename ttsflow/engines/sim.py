@@ -18,7 +18,7 @@ from ttsflow.errors import ConfigError
 from ttsflow.paths import PathsPart
 from ttsflow.protocols import Capabilities, Task
 
-__all__ = ["GIB", "Sim", "blocks_of", "check_sizes"]
+__all__ = ["GIB", "Sim", "blocks_of", "blocks_within", "check_gib", "check_sizes"]
 
 GIB = 1 << 30
 _BITS = (2, 3, 4, 5, 6, 8, 16, 32)
@@ -61,6 +61,24 @@ def blocks_of(roofline: Roofline, share: float, reserve: float, block: int, name
             "another device.",
             "memory_share",
         )
+    return blocks
+
+
+def blocks_within(roofline: Roofline, kv_gib: float, block: int) -> int:
+    """Return the blocks of ``block`` tokens in a KV cache of ``kv_gib`` on the roofline's device.
+
+    Raises ``ConfigError`` when it does not fit beside the weights, or holds none.
+    """
+    weights, memory = roofline.weight_bytes / GIB, roofline.hardware.memory_gib
+    if weights + kv_gib > memory:
+        raise ConfigError(
+            f"{kv_gib:g} GiB beside {weights:.1f} GiB of weights are more than the device's {memory:g} GiB; "
+            "null takes what is left.",
+            "kv_gib",
+        )
+    blocks = int(kv_gib * GIB // (roofline.kv_bytes * block))
+    if blocks < 1:
+        raise ConfigError(f"{kv_gib:g} GiB hold no block of {block} tokens.", "kv_gib")
     return blocks
 
 
@@ -114,17 +132,7 @@ class Sim:
         roofline = self.roofline()
         if self.kv_gib is None:
             return blocks_of(roofline, self.memory_share, self.reserve_gib, self.block_size, self.model)
-        weights, memory = roofline.weight_bytes / GIB, self.hardware.memory_gib
-        if weights + self.kv_gib > memory:
-            raise ConfigError(
-                f"{self.kv_gib:g} GiB beside {weights:.1f} GiB of weights are more than the device's "
-                f"{memory:g} GiB; null takes what is left.",
-                "kv_gib",
-            )
-        blocks = int(self.kv_gib * GIB // (roofline.kv_bytes * self.block_size))
-        if blocks < 1:
-            raise ConfigError(f"{self.kv_gib:g} GiB hold no block of {self.block_size} tokens.", "kv_gib")
-        return blocks
+        return blocks_within(roofline, self.kv_gib, self.block_size)
 
     @property
     def capabilities(self) -> Capabilities:

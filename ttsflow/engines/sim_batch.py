@@ -11,6 +11,7 @@ from __future__ import annotations
 import heapq
 import itertools
 from collections.abc import Iterator
+from dataclasses import replace
 
 from ttsflow.costs.roofline import Reading, Roofline
 from ttsflow.engines.sim_cache import Cache
@@ -92,6 +93,17 @@ class Batch:
         if count:
             self._advance(count, reading, transfer)
         return list(self._ended())
+
+    def resize(self, blocks: int, seats: int) -> None:
+        """Go on with a cache of so many blocks and so many seats.
+
+        Sequences give way as long as their blocks are too many; the last one keeps what it has. Those on
+        seats that are no more stay until they end.
+        """
+        while self.cache.capacity - self.cache.free > blocks and self._preempt():
+            pass
+        self.cache.resize(blocks)
+        self.limits = replace(self.limits, seats=seats)
 
     # --- who runs ----------------------------------------------------------------------------------
 

@@ -97,6 +97,14 @@ class Cache:
         self.private += blocks
         self._make_room()
 
+    def resize(self, capacity: int) -> None:
+        """Hold ``capacity`` blocks from now on, but never fewer than running requests have.
+
+        What does not fit any more is thrown out, the least recently used first.
+        """
+        self.capacity = max(capacity, self.pinned + self.private)
+        self._make_room()
+
     def unread(self, node: Node | None, blocks: int) -> None:
         """Take back what a request has pinned and did not come to compute: all behind ``blocks`` blocks.
 

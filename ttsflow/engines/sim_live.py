@@ -96,6 +96,13 @@ class SimEngine(Playing):
         """Forget everything."""
         self._clear()
 
+    def resize(self, blocks: int, seats: int) -> None:
+        """Go on with a KV cache of so many blocks, and so many seats; ``reset`` brings the old ones back.
+
+        A sequence as long as its context always fits, since it would wait for ever otherwise.
+        """
+        self.batch.resize(max(blocks, -(-self.context // self.batch.cache.block)), seats)
+
     def now(self) -> float:
         """Return virtual seconds."""
         return self.device.clock

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ttsflow.costs.plan import Moved
+from ttsflow.costs.replan import Replanner
+from ttsflow.costs.roofline import Span
 from ttsflow.engines.sim_batch import Batch
 from ttsflow.engines.sim_cache import Node
 from ttsflow.engines.sim_device import Device
@@ -19,20 +22,33 @@ class SimReader:
 
     In turns it reads all that wait before the generator goes on. ``together`` it reads beside it: a batch
     takes its time in the background, and what comes meanwhile waits for the next one.
+
+    With ``moved`` the two models have the memory one after the other: before it reads, the KV cache of the
+    generator goes to the host, with ``weights`` the weights as well, and its own come from there; then back.
+    As that takes long, it waits until the generator has nothing left to do.
     """
 
     def __init__(
-        self, engine: SimEngine, make: Callable[[Device], Batch], *, context: int, together: bool
+        self,
+        engine: SimEngine,
+        make: Callable[[Device], Batch],
+        *,
+        context: int,
+        together: bool = False,
+        moved: Moved = "none",
     ) -> None:
         self.context = context
         self._engine = engine
         self._together = together
+        self._moved = moved
         # Where it works beside the generator its own iterations pass on a clock of their own.
         self._own = Device(engine.device.hardware, 0.0) if together else engine.device
         self._batch = make(self._own)
         self._waiting: dict[str, Sequence] = {}
         self._behind: list[str] = []
         self._read: dict[str, int] = {}
+        self._steps: dict[str, int] = {}
+        self._replanner: Replanner | None = None
         self._nodes: dict[int, Node | None] = {}
 
     def submit(self, name: str, candidate: Candidate) -> None:
@@ -41,17 +57,32 @@ class SimReader:
         node = self._node(candidate) if self._batch.cache.keep else None
         self._waiting[name] = sequence = Sequence(name, size, 0, node, None)
         self._batch.add(sequence, 0)
+        self._steps[name] = candidate.tokens_new
 
     def cancel(self, name: str) -> None:
         """Forget a candidate."""
         sequence = self._waiting.pop(name, None)
+        self._steps.pop(name, None)
         if sequence is not None:
             self._batch.drop(sequence)
 
     def step(self) -> dict[str, int]:
         """Return who has been read by now, and how many tokens each had."""
-        if not self._together:
-            return self._all()
+        return self._beside() if self._together else self._in_turn()
+
+    def _in_turn(self) -> dict[str, int]:
+        moves = self._moved != "none"
+        if not self._waiting or (moves and self._engine.device.busy):
+            return {}
+        if moves:
+            self._move()
+        read = self._all()
+        if moves:
+            self._move()
+        self._replan()
+        return read
+
+    def _beside(self) -> dict[str, int]:
         device = self._engine.device
         if self._behind:
             if device.background.seconds and not device.busy:
@@ -66,7 +97,37 @@ class SimReader:
         self._read = self._all()
         self._behind = list(self._read)
         device.background = self._own.last._replace(seconds=self._own.clock - before)
+        self._replan()
         return {}
+
+    def follow(self, replanner: Replanner) -> None:
+        """Share the device from now on as ``replanner`` says; it is told of every turn."""
+        self._replanner = replanner
+
+    def _replan(self) -> None:
+        steps, self._steps = [*self._steps.values()], {}
+        if self._replanner is None:
+            return
+        batch = self._engine.batch
+        new = self._replanner.observe(steps, len(steps) + batch.running + batch.waiting)
+        if new is None or new.verifier is None:
+            return
+        self._engine.resize(new.generator.blocks, new.generator.seats)
+        # As in the generator, a candidate as long as its context must fit.
+        least = -(-self.context // self._batch.cache.block)
+        self._batch.resize(max(new.verifier.blocks, least), new.verifier.seats)
+        if not self._together:
+            self._moved = new.offload
+
+    def _move(self) -> None:
+        """Pass the time in which what one model has on the device goes, and what the other has comes."""
+        size = 0.0
+        for batch in (self._engine.batch, self._batch):
+            size += batch.cache.used * batch.cache.block * batch.roofline.kv_bytes
+            size += batch.roofline.weight_bytes if self._moved == "weights" else 0.0
+        seconds = size / (self._engine.device.hardware.link * 1e9)
+        self._batch.swapped += seconds
+        self._engine.device.work(Span(seconds, 0.0, 0.0))
 
     def _all(self) -> dict[str, int]:
         """Read everything that waits."""

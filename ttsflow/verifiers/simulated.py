@@ -10,8 +10,10 @@ from statistics import NormalDist
 from typing import Any
 
 from ttsflow.costs.models import shape_of
+from ttsflow.costs.plan import Moved
+from ttsflow.costs.replan import Replanner
 from ttsflow.costs.roofline import Roofline
-from ttsflow.engines.sim import Sim, blocks_of, check_sizes
+from ttsflow.engines.sim import GIB, Sim, blocks_of, blocks_within, check_gib, check_sizes
 from ttsflow.engines.sim_batch import Batch
 from ttsflow.engines.sim_cache import Cache
 from ttsflow.engines.sim_device import Device
@@ -38,8 +40,10 @@ class Simulated:
     It is a pure function of the text. With ``scores`` another verifier gives the scores.
 
     With ``model`` reading takes time on the device of engine ``sim``: each candidate is read whole, but for
-    what ``prefix_cache`` still holds. ``memory_share`` of the device is the verifier's. The two models take
-    turns, or run ``together``. The other settings are those of the engine.
+    what ``prefix_cache`` still holds. ``memory_share`` of the device is the verifier's, or its KV cache has
+    ``kv_gib``. The two models take turns, or run ``together``. In turns what the other one has may leave the
+    device meanwhile: with ``offload: kv`` its KV cache, with ``weights`` everything. The other settings are
+    those of the engine.
     """
 
     quality: float = 0.5
@@ -53,12 +57,18 @@ class Simulated:
     prefix_cache: bool = False
     memory_share: float = 0.4
     reserve_gib: float = 0.5
+    kv_gib: float | None = None
     together: bool = False
+    offload: Moved = "none"
 
     def __post_init__(self) -> None:
         if not 0 <= self.quality <= 100:
             raise ConfigError(f"must lie between 0 and 100, got {self.quality}.", "quality")
         check_sizes(self)
+        if self.kv_gib is not None:
+            check_gib(self.kv_gib, "kv_gib")
+        if self.together and self.offload != "none":
+            raise ConfigError("two models that run together are both on the device; set none.", "offload")
         if isinstance(self.scores, Served):
             raise ConfigError("a verifier that needs engines of its own cannot be simulated.", "scores")
         if self.model is not None:
@@ -72,6 +82,13 @@ class Simulated:
             return
         if not isinstance(engine, Sim):
             raise ConfigError("a verifier that takes simulated time needs engine=sim.", "model")
+        if self.kv_gib is None and engine.kv_gib is None and self.offload == "none":
+            self._check_shares(engine)
+        else:
+            self._check_sizes(engine)
+
+    def _check_shares(self, engine: Sim) -> None:
+        """Refuse shares of the memory that do not add up."""
         if engine.memory_share + self.memory_share > 1 + 1e-9:
             raise ConfigError(
                 f"engine and verifier together want {engine.memory_share + self.memory_share:.0%} of the "
@@ -79,6 +96,25 @@ class Simulated:
                 "memory_share",
             )
         self._blocks(self._roofline(engine))
+
+    def _check_sizes(self, engine: Sim) -> None:
+        """Refuse two models that are more than the device holds at once."""
+        ours, theirs = self._roofline(engine), engine.roofline()
+        weights = [roofline.weight_bytes / GIB for roofline in (theirs, ours)]
+        caches = [engine.blocks * engine.block_size * theirs.kv_bytes / GIB]
+        caches.append(self._blocks(ours) * self.block_size * ours.kv_bytes / GIB)
+        wanted = {
+            "none": sum(weights) + sum(caches),
+            "kv": sum(weights) + max(caches),
+            "weights": max(map(sum, zip(weights, caches, strict=True))),
+        }[self.offload]
+        if wanted > engine.hardware.memory_gib * (1 + 1e-9):
+            raise ConfigError(
+                f"weights of {weights[0]:.1f} and {weights[1]:.1f} GiB and KV caches of {caches[0]:.1f} and "
+                f"{caches[1]:.1f} GiB take {wanted:.1f} GiB at once; the device has "
+                f"{engine.hardware.memory_gib:g}. Set engine.kv_gib and verifier.kv_gib.",
+                "kv_gib",
+            )
 
     def open(self) -> Verifier:
         """Return the scores alone, without their time. Raises ``ConfigError`` where time was asked for."""
@@ -100,7 +136,8 @@ class Simulated:
             return Batch(Cache(blocks, self.block_size, keep=self.prefix_cache), roofline, device, limits)
 
         context = blocks * self.block_size
-        return TimedVerifier(verifier, SimReader(engine, make, context=context, together=self.together))
+        reader = SimReader(engine, make, context=context, together=self.together, moved=self.offload)
+        return TimedVerifier(verifier, reader)
 
     def _roofline(self, engine: Sim) -> Roofline:
         return replace(
@@ -111,6 +148,8 @@ class Simulated:
         )
 
     def _blocks(self, roofline: Roofline) -> int:
+        if self.kv_gib is not None:
+            return blocks_within(roofline, self.kv_gib, self.block_size)
         return blocks_of(roofline, self.memory_share, self.reserve_gib, self.block_size, self.model or "")
 
     def _score(self, batch: Sequence[tuple[Problem, Candidate]]) -> list[list[float | None]]:
@@ -148,6 +187,10 @@ class TimedVerifier:
             return
         self._inner.submit(id, problem, candidate)
         self._reader.submit(id, candidate)
+
+    def follow(self, replanner: Replanner) -> None:
+        """Share the device as ``replanner`` says, from the next turn on that it finds its plan to be off."""
+        self._reader.follow(replanner)
 
     def step(self) -> list[Verdict]:
         """Advance both and return who has been read and scored."""

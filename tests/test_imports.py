@@ -16,7 +16,8 @@ PACKAGE = Path(ttsflow.__file__).parent
 LAYERS = (
     "errors lineage confidence describe fingerprint fields majority metrics status interrupt sandbox",
     "timeline",
-    "types order values registry hookspecs replace acceleration chances memory",
+    "types order values registry hookspecs replace memory chances",
+    "acceleration",
     "ops",
     "protocols",
     "paths",

@@ -6,7 +6,7 @@ from statistics import fmean
 
 import pytest
 
-from ttsflow.analysis.plan import plan_of
+from ttsflow.analysis import plan as commands
 from ttsflow.assemble import assemble
 from ttsflow.build import build, fill
 from ttsflow.config import compose
@@ -43,6 +43,12 @@ SMALL, LARGE, JUDGE, READER = (
 )
 #: The published pairs of benchmarks/sim_goodput.py.
 PAIRS = {"1.5B+7B": (SMALL, JUDGE), "7B+1.5B": (LARGE, READER), "1.5B+1.5B": (SMALL, READER)}
+
+
+def planned_run(mapping):
+    """Return what the planner was asked, the plan, and engine and verifier with it."""
+    setup = commands.plan_of(mapping)
+    return setup.sharing, setup.plan, setup.engine, setup.verifier
 
 
 def on_sim(memory=None, *, hardware=RTX, verifier=READER, n=64, **settings):
@@ -255,7 +261,7 @@ def simulated(engine, verifier, overrides, follow=None):
 @pytest.mark.parametrize("pair", PAIRS)
 def test_a_planned_split_is_at_least_as_good_as_halves(pair, n):
     overrides = words(pair, n, problems=1 if n > 64 else 2)
-    sharing, plan, engine, verifier = plan_of(compose(overrides))
+    sharing, plan, engine, verifier = planned_run(compose(overrides))
     half = sharing.limits("none")[0] / 2 / GIB
     even = (
         replace(engine, kv_gib=half, seats=max(n, 256)),
@@ -271,7 +277,7 @@ def test_a_planned_split_is_at_least_as_good_as_halves(pair, n):
 
 def test_halves_send_back_what_a_plan_does_not():
     overrides = words("7B+1.5B", 128, "hardware.memory_gib=21.5", problems=1)
-    sharing, _, engine, verifier = plan_of(compose(overrides))
+    sharing, _, engine, verifier = planned_run(compose(overrides))
     half = sharing.limits("none")[0] / 2 / GIB
     even = replace(engine, kv_gib=half, seats=256), replace(verifier, kv_gib=half, offload="none")
     goodput, preempted, _ = simulated(engine, verifier, overrides)
@@ -282,11 +288,11 @@ def test_halves_send_back_what_a_plan_does_not():
 
 def test_two_models_that_fit_only_in_turns_run_in_turns():
     overrides = words("7B+1.5B", 16, "hardware.memory_gib=19", problems=1)
-    _, plan, engine, verifier = plan_of(compose(overrides))
+    _, plan, engine, verifier = planned_run(compose(overrides))
     assert plan.offload == verifier.offload == "weights"
     goodput, _, results = simulated(engine, verifier, overrides)
     assert [result.outcome for result in results] == ["answered"]
-    _, _, roomy, reader = plan_of(compose(words("7B+1.5B", 16, problems=1)))
+    _, _, roomy, reader = planned_run(compose(words("7B+1.5B", 16, problems=1)))
     faster, _, same = simulated(roomy, reader, words("7B+1.5B", 16, problems=1))
     # Where things are does not change what is decoded, only how long it takes.
     assert faster > goodput
@@ -297,7 +303,7 @@ def test_a_plan_that_rests_on_the_wrong_lengths_is_made_anew():
     overrides = words("7B+1.5B", 128, "hardware.memory_gib=22", problems=1)
     mapping = compose(overrides)
     mapping["engine"]["memory"] = {"step": 10, "path": 20, "offload": "never"}
-    sharing, wrong, engine, verifier = plan_of(mapping)
+    sharing, wrong, engine, verifier = planned_run(mapping)
     replanner = Replanner(sharing, Limits(rounds=2))
     _, with_it, results = simulated(engine, verifier, overrides, replanner)
     _, without, plain = simulated(engine, verifier, overrides)
@@ -310,7 +316,7 @@ def test_a_plan_that_rests_on_the_wrong_lengths_is_made_anew():
 
 def test_what_is_planned_runs_from_the_command_line(tmp_path):
     overrides = words("1.5B+1.5B", 8, problems=1)
-    _, _, engine, verifier = plan_of(compose(overrides))
+    _, _, engine, verifier = planned_run(compose(overrides))
     by_hand = [
         f"engine.kv_gib={engine.kv_gib:.4f}",
         f"engine.seats={engine.seats}",

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ttsflow.errors import ConfigError
+from ttsflow.memory import MemorySetting
 
 __all__ = ["PLAIN", "Acceleration", "Speculation"]
 
@@ -42,13 +43,15 @@ class Acceleration:
 
     ``prefix_order``: requests that share a prefix run next to each other, and no more at once than the KV
     cache holds. ``speculation``: likely steps are begun early. ``eager_verify``: candidates are scored as
-    they end, not when all have ended. ``check_exact`` is the share of problems that are run once more on the
+    they end, not when all have ended. ``memory``: KV caches and seats of both models come from a plan.
+    ``check_exact`` is the share of problems that are run once more on the
     engine as it is, to see whether anything differs.
     """
 
     prefix_order: bool = False
     speculation: Speculation | bool = False
     eager_verify: bool = False
+    memory: MemorySetting = None
     check_exact: float = 0.0
 
     def __post_init__(self) -> None:

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, NoReturn
 
 from ttsflow import plugins
 from ttsflow.acceleration import PLAIN, Acceleration
 from ttsflow.build import build, explain, field_names, fill, walk
+from ttsflow.costs.hardware import Hardware
+from ttsflow.costs.plan import Plan, Sharing
 from ttsflow.errors import ConfigError
 from ttsflow.fingerprint import fingerprint
 from ttsflow.ledger import Budget
+from ttsflow.memory import Memory, memory_of
+from ttsflow.planning import planned
 from ttsflow.protocols import CostModel, EnginePart, Stage, Task, VerifierPart
+from ttsflow.sharing import asked, sharing_of
 from ttsflow.types import Sampling
 from ttsflow.verifiers.served import Served
 
-__all__ = ["DEFAULT_COSTS", "Setup", "assemble", "check", "split_engine"]
+__all__ = ["DEFAULT_COSTS", "Setup", "assemble", "check", "split_engine", "with_plan"]
 
 #: The cost models of a run that names none.
 DEFAULT_COSTS: Mapping[str, Mapping[str, str]] = {
@@ -36,6 +41,8 @@ class Setup:
     budget: Budget
     sampling: Sampling
     acceleration: Acceleration = PLAIN
+    plan: Plan | None = None
+    sharing: Sharing | None = None
     seed: int = 0
     concurrency: int = 8
     limit: int | None = None
@@ -105,11 +112,12 @@ class _Root:
             raise ConfigError("log-probabilities are kept in the trace, so `trace` must be true.", "record")
 
 
-def assemble(mapping: Mapping[str, Any], task: Task | None = None) -> Setup:
+def assemble(mapping: Mapping[str, Any], task: Task | None = None, *, checked: bool = True) -> Setup:
     """Build and check all parts of a resolved config; no model and no data is loaded.
 
-    ``task`` stands in for the task of the config. Raises ``ConfigError`` with the path of what is
-    wrong, ``PluginError`` and ``MissingExtra``.
+    ``task`` stands in for the task of the config. Without ``checked`` what is not installed, and what does
+    not go together, is let pass. Raises ``ConfigError`` with the path of what is wrong, ``PluginError`` and
+    ``MissingExtra``.
     """
     registry = plugins.load()
     root = fill(_Root, {key: mapping[key] for key in _Root.__slots__ if key in mapping}, "", registry)
@@ -133,10 +141,34 @@ def assemble(mapping: Mapping[str, Any], task: Task | None = None) -> Setup:
         names=_names(mapping, task),
     )
     readers = (setup.engine, *setup.costs.values())
-    if mapping.get("hardware") and not any(hasattr(part, "hardware") for part in readers):
+    memory = memory_of(setup.acceleration.memory)
+    if mapping.get("hardware") and not (memory or any(hasattr(part, "hardware") for part in readers)):
         raise ConfigError("no part of this run reads it; engine=sim simulates the machine.", "hardware")
-    check(setup)
+    if memory is not None:
+        setup = with_plan(setup, memory, mapping.get("hardware"))
+    if checked:
+        check(setup)
     return setup
+
+
+def with_plan(setup: Setup, memory: Memory, hardware: Mapping[str, Any] | None) -> Setup:
+    """Return a run whose models have the KV caches and seats of a plan.
+
+    Raises ``ConfigError``, with the numbers where no plan works.
+    """
+    wanted = asked(setup.strategy)
+    words: dict[str, Any] = {
+        "n": wanted.n,
+        "copies": wanted.copies,
+        "steps": wanted.steps,
+        "problems": setup.concurrency,
+        "hardware": fill(Hardware, hardware, "hardware", plugins.load()) if hardware else None,
+        "sampling": setup.sampling,
+        "prompt": getattr(setup.task, "prompt_tokens", None),
+    }
+    sharing = sharing_of(setup.engine, setup.verifier, memory, **words)
+    engine, verifier, plan = planned(setup.engine, setup.verifier, memory, **words)
+    return replace(setup, engine=engine, verifier=verifier, plan=plan, sharing=sharing)
 
 
 def split_engine(engine: Any) -> tuple[Any, dict[str, Any]]:

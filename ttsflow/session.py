@@ -13,6 +13,7 @@ from typing import Any, Self
 from ttsflow import plugins
 from ttsflow.acceleration import PLAIN, Acceleration
 from ttsflow.assemble import Setup
+from ttsflow.costs.replan import Replanner
 from ttsflow.driver import Driver
 from ttsflow.engines import warm
 from ttsflow.engines.accelerated import accelerated, counted
@@ -67,6 +68,10 @@ class Session:
         else:
             self._engine = warm.acquire(self.setup.engine)
             self._verifier = self._open_verifier()
+            follow: Callable[[Replanner], None] | None = getattr(self._verifier, "follow", None)
+            if self.setup.sharing is not None and follow is not None:
+                # Where caches can change their size, they do when rounds turn out otherwise than planned.
+                follow(Replanner(self.setup.sharing))
         return self
 
     def _open_verifier(self) -> Verifier | None:

@@ -3,65 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from rich.table import Table
 from rich.text import Text
 
-from ttsflow import plugins
-from ttsflow.acceleration import Acceleration
-from ttsflow.build import build, field_names, fill
-from ttsflow.costs.hardware import Hardware
-from ttsflow.costs.plan import GIB, Plan, Share, Sharing, Side
+from ttsflow.assemble import Setup, assemble
+from ttsflow.costs.plan import GIB, Plan, Share, Side
 from ttsflow.listing import wide_console
-from ttsflow.memory import Memory, MemorySetting, memory_of
-from ttsflow.planning import planned
-from ttsflow.sharing import asked, sharing_of
-from ttsflow.types import Sampling
 
 __all__ = ["plan_of", "show_memory_plan"]
 
 
-@dataclass(frozen=True, slots=True)
-class _Group:
-    """The key of the group ``engine`` that is read here."""
+def plan_of(mapping: Mapping[str, Any]) -> Setup:
+    """Return the run of a composed config with a plan of its memory; without ``engine.memory`` as if auto.
 
-    memory: MemorySetting = None
-
-
-def plan_of(mapping: Mapping[str, Any]) -> tuple[Sharing, Plan, Any, Any]:
-    """Return what a composed config asks of the planner, the plan, and engine and verifier with it.
-
-    Without a setting ``engine.memory`` as if it were auto. No model and no data is loaded. Raises
-    ``ConfigError`` with the path of what is wrong, and with the numbers where no plan works.
+    No model and no data is loaded. Raises ``ConfigError`` with the path of what is wrong, and with the
+    numbers where no plan works.
     """
-    registry = plugins.load()
-    around = {"memory", *field_names(Acceleration)}
-    settings = {key: value for key, value in mapping["engine"].items() if key not in around}
-    group = fill(_Group, {"memory": mapping["engine"].get("memory")}, "engine", registry)
-    memory = memory_of(group.memory) or Memory()
-    engine = build("engine", settings, "engine", registry)
-    verifier = build("verifier", mapping["verifier"], "verifier", registry) if mapping["verifier"] else None
-    hardware = fill(Hardware, mapping["hardware"], "hardware", registry) if mapping.get("hardware") else None
-    task = build("task", mapping["task"], "task", registry)
-    wanted = asked(build("stage", mapping["strategy"], "strategy", registry))
-    words: dict[str, Any] = {
-        "n": wanted.n,
-        "copies": wanted.copies,
-        "steps": wanted.steps,
-        "hardware": hardware,
-        "sampling": fill(Sampling, mapping["sampling"], "sampling", registry),
-        "prompt": getattr(task, "prompt_tokens", None),
-        "problems": mapping["concurrency"],
-    }
-    engine_part, verifier_part, plan = planned(engine, verifier, memory, **words)
-    return sharing_of(engine, verifier, memory, **words), plan, engine_part, verifier_part
+    wanted = mapping["engine"].get("memory") or "auto"
+    return assemble({**mapping, "engine": {**mapping["engine"], "memory": wanted}}, checked=False)
 
 
 def show_memory_plan(mapping: Mapping[str, Any]) -> None:
     """Print the plan of a composed config, and the settings that carry it out by hand; errors as above."""
-    sharing, plan, _, _ = plan_of(mapping)
+    setup = plan_of(mapping)
+    sharing, plan = setup.sharing, setup.plan
+    if sharing is None or plan is None:
+        return
     names = [_name(mapping["engine"]), _name(mapping["verifier"] or {})]
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in ("", "model", "weights", "KV cache", "tokens", "seats", "batch", "seconds of a round"):

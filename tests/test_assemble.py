@@ -31,6 +31,8 @@ def stage(**settings):
     return {"use": "sequence", "stages": {"s": {"use": "generate"}, "x": settings}}
 
 
+SIM = {"use": "sim", "hardware": {"memory_gib": 24, "bandwidth": 1008, "tflops": 165}}
+
 WRONG = [
     (
         {"strategy": stage(use="aggregate", how="best")},
@@ -76,6 +78,12 @@ WRONG = [
         "needs 21 log-probabilities",
     ),
     ({"verifier": {"use": "judge"}, "engine": {"use": "replay"}}, "verifier", "plays back"),
+    (
+        {"verifier": {"use": "judge", "read": "score"}, "engine": SIM, "task": {"use": "simulated"}},
+        "verifier",
+        "answer no question",
+    ),
+    ({"verifier": {"use": "judge", "engine": SIM}}, "verifier.engine", "answer no question"),
 ]
 
 

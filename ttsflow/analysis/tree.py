@@ -209,7 +209,7 @@ def _aggregate(tree: Tree, event: Mapping[str, Any]) -> None:
     votes = ", ".join(f"{answer} {weight:.4g}" for answer, weight in weights.items()) if weights else ""
     tie = " (a tie)" if event.get("tied") else ""
     if not votes and chosen is None:
-        votes = "nobody had a vote"
+        votes = "nobody had a vote" + (f": {event['reason']}" if event.get("reason") else "")
     tree.decisions.append(f"{event.get('how')}: {votes or _told(event)}{tie}")
 
 

@@ -76,6 +76,7 @@ def step(number):
     return cand(number, "step")
 
 
+NEVER_COMPLETED = "only the last round of a `repeat` around `unit: step` completes them"
 ANSWER = Answer("4", "4")
 
 
@@ -108,8 +109,7 @@ ANSWER = Answer("4", "4")
         ),
         (
             State(GRADED, pool=(step(0), step(1))),
-            "2 of 2 samples were left open after a step: only the last round of a `repeat` around `unit: step` "
-            + "completes them",
+            f"2 of 2 samples were left open after a step: {NEVER_COMPLETED}",
         ),
         (
             State(GRADED, pool=(step(0),), stopped="budget: spent"),

@@ -66,6 +66,11 @@ class Setup:
         return fingerprint({name: part and explain(part, registry) for name, part in parts.items()} | rest)
 
     @property
+    def asked(self) -> VerifierPart | None:
+        """The verifier, where the strategy asks it; one that nobody asks is checked, and never opened."""
+        return self.verifier if any(_asks(part) for _, part in walk(self.strategy)) else None
+
+    @property
     def logprobs(self) -> int:
         """Top log-probabilities per token that the run needs."""
         return max(self.record, *(getattr(part, "logprobs", 0) for part in self._reading))
@@ -79,7 +84,15 @@ class Setup:
     @property
     def _reading(self) -> list[Any]:
         """Parts that may read what an engine says about its tokens."""
-        return [self.verifier, *(part for _, part in walk(self.strategy))]
+        return [self.asked, *(part for _, part in walk(self.strategy))]
+
+
+def _asks(part: Any) -> bool:
+    """Whether a part of a strategy may ask the verifier: it says so, or is another's and says nothing."""
+    needs = getattr(part, "needs", None)
+    if needs is None:
+        return isinstance(part, Stage) and not type(part).__module__.startswith("ttsflow.")
+    return "verifier" in needs
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,6 +83,40 @@ WRONG = [
         "verifier",
         "answer no question",
     ),
+    ({"verifier": {"use": "countdown"}}, "verifier.use", "set verifier=equations"),
+    *(
+        (
+            {"verifier": {"use": verifier}, "task": {"use": task}},
+            "verifier.use",
+            f"set verifier={suited}",
+        )
+        for verifier, task, suited in (
+            ("equations", "countdown", "countdown"),
+            ("equations", "simulated", "simulated"),
+            ("countdown", "simulated", "simulated"),
+            ("equations", "code", "tests"),
+        )
+    ),
+    (
+        {"verifier": {"use": "equations"}, "task": {"use": "countdown"}},
+        "verifier.use",
+        "set verifier=countdown",
+    ),
+    (
+        {"verifier": {"use": "equations"}, "task": {"use": "simulated"}},
+        "verifier.use",
+        "set verifier=simulated",
+    ),
+    (
+        {"verifier": {"use": "countdown"}, "task": {"use": "simulated"}},
+        "verifier.use",
+        "set verifier=simulated",
+    ),
+    (
+        {"verifier": {"use": "simulated", "scores": {"use": "countdown"}}},
+        "verifier.scores.use",
+        "set verifier=equations",
+    ),
     ({"verifier": {"use": "judge", "engine": SIM}}, "verifier.engine", "answer no question"),
 ]
 
@@ -161,3 +195,22 @@ def test_a_task_of_a_plugin_can_say_that_its_answers_are_programs(install, hook)
         },
     )
     assert assemble(config(task={"use": "writes"}, verifier={"use": "tests"})).verifier
+
+
+@pytest.mark.parametrize("steps", [None, "sums", "game", "poems"])
+def test_a_task_of_a_plugin_can_say_what_its_steps_are(steps, install, hook):
+    install(
+        "stepped",
+        hook('registry.add("task", "stepped", "stepped.part:Stepped")'),
+        {
+            "part.py": "from dataclasses import dataclass\nfrom ttsflow.testing import FakeTask\n"
+            f"@dataclass(frozen=True)\nclass Stepped(FakeTask):\n    steps = {steps!r}\n"
+        },
+    )
+    for verifier, kind in (("equations", "sums"), ("countdown", "game")):
+        mapping = config(task={"use": "stepped"}, verifier={"use": verifier})
+        if steps in (None, kind):
+            assert assemble(mapping).verifier
+        else:
+            with pytest.raises(ConfigError, match="the steps of this task are"):
+                assemble(mapping)

@@ -94,7 +94,7 @@ class Pooling:
         return (
             f"vLLM loaded {self.engine.model!r} ({', '.join(architectures)}) as a model for "
             f"{', '.join(sorted(tasks)) or 'nothing'}; scores need {' or '.join(wanted)}: {what}. Where "
-            "vLLM does not know the class of a reward model, `verifier.architecture` names that of its base model."
+            "vLLM does not know the class of a reward model, `verifier.architecture` names its base model's."
         )
 
     def open(self) -> Pooler:

@@ -21,7 +21,7 @@ LAYERS = (
     "protocols",
     "paths",
     "strategies verifiers tasks costs engines parts recordings library",
-    "build plugins ledger trace",
+    "build origins plugins ledger trace",
     "builtin assemble mount loading translate flight results",
     "config settle verifying",
     "ahead summary",

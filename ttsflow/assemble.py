@@ -12,6 +12,7 @@ from ttsflow.build import build, explain, field_names, fill, walk
 from ttsflow.errors import ConfigError
 from ttsflow.fingerprint import fingerprint
 from ttsflow.ledger import Budget
+from ttsflow.origins import naming
 from ttsflow.protocols import CostModel, EnginePart, Stage, Task, VerifierPart
 from ttsflow.types import Sampling
 from ttsflow.verifiers.served import Served
@@ -124,6 +125,11 @@ def assemble(mapping: Mapping[str, Any], task: Task | None = None) -> Setup:
     ``task`` stands in for the task of the config. Raises ``ConfigError`` with the path of what is
     wrong, ``PluginError`` and ``MissingExtra``.
     """
+    with naming(mapping, mapping.get("strategy")):
+        return _assemble(mapping, task)
+
+
+def _assemble(mapping: Mapping[str, Any], task: Task | None) -> Setup:
     registry = plugins.load()
     root = fill(_Root, {key: mapping[key] for key in _Root.__slots__ if key in mapping}, "", registry)
     costs = mapping.get("cost") or DEFAULT_COSTS
@@ -223,8 +229,7 @@ def _ask(part: Any, check: str, path: str, *beside: Any) -> None:
 
 def _check_needs(setup: Setup, path: str, part: Any) -> None:
     registry, capabilities = plugins.load(), setup.engine.capabilities
-    entry = registry.entry_of(type(part))
-    name = entry.name if entry else type(part).__name__
+    name = _name_of(part)
     needs: frozenset[str] = getattr(part, "needs", frozenset())
     if "verifier" in needs and setup.verifier is None:
         known = ", ".join(entry.name for entry in registry.entries("verifier"))
@@ -241,9 +246,19 @@ def _check_needs(setup: Setup, path: str, part: Any) -> None:
             path,
         )
     if "continuation" in needs and not capabilities.token_prompts:
-        raise ConfigError(f"`{name}` continues trajectories, which this engine cannot.", path)
+        raise ConfigError(
+            f"`{name}` continues trajectories, which the engine `{_name_of(setup.engine)}` cannot: it plays "
+            "samples that were recorded whole. A strategy of whole samples, such as majority, works with it; "
+            "engine=vllm and engine=sim go on from any step.",
+            path,
+        )
     if getattr(part, "watch", None) is not None and not capabilities.abort:
         raise ConfigError("this engine cannot end a request, which a watch needs.", f"{path}.watch")
+
+
+def _name_of(part: Any) -> str:
+    entry = plugins.load().entry_of(type(part))
+    return entry.name if entry else type(part).__name__
 
 
 def _check_source(setup: Setup) -> None:

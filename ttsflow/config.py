@@ -35,7 +35,7 @@ VARIABLES = "variables"
 class Composed(NamedTuple):
     """A resolved config and the folder its run writes to."""
 
-    mapping: dict[str, Any]
+    mapping: Resolved
     folder: Path
 
 

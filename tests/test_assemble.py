@@ -214,3 +214,54 @@ def test_a_task_of_a_plugin_can_say_what_its_steps_are(steps, install, hook):
         else:
             with pytest.raises(ConfigError, match="the steps of this task are"):
                 assemble(mapping)
+
+
+def loop(**stages):
+    """Return a search whose loop has these stages."""
+    return {"use": "sequence", "stages": {"search": {"use": "repeat", "at_most": 3, "stages": stages}}}
+
+
+WHOLE = {"use": "generate", "n": 4}
+STEP = {**WHOLE, "unit": "step"}
+SCORE, KEEP = {"use": "verify"}, {"use": "select", "by": "score", "into": 4, "copies": 2}
+
+
+@pytest.mark.parametrize(
+    ("strategy", "name", "text"),
+    [
+        (
+            loop(step={"use": "generate", "n": 4}, score=SCORE, keep=KEEP),
+            "keep",
+            "no stage of the strategy makes any",
+        ),
+        (
+            loop(
+                step={"use": "generate", "n": 4},
+                score=SCORE,
+                keep={"use": "branch", "how": "rebase", "into": 4},
+            ),
+            "keep",
+            "set `unit: step`",
+        ),
+        (loop(score=SCORE, step=STEP, keep=KEEP), "keep", "what 'step' has just made has none"),
+        (loop(score=SCORE, step=STEP, keep={"use": "select", "keep": 2}), "keep", "between the two"),
+    ],
+)
+def test_stages_that_would_do_nothing_where_they_stand_are_refused(strategy, name, text):
+    with pytest.raises(ConfigError) as caught:
+        assemble(config(strategy=strategy, verifier={"use": "fake"}))
+    assert caught.value.path == f"strategy.stages.search.stages.{name}"
+    assert text in caught.value.message
+
+
+@pytest.mark.parametrize(
+    "strategy",
+    [
+        loop(step=STEP, score=SCORE, keep=KEEP),
+        loop(score=SCORE, keep=KEEP, step=STEP),
+        loop(score=SCORE, step=STEP, keep={"use": "select", "by": "tokens", "keep": 2}),
+        loop(step=STEP, inner={"use": "each", "stages": {"score": SCORE}}, keep=KEEP),
+    ],
+)
+def test_stages_in_an_order_that_works_are_let_be(strategy):
+    assert assemble(config(strategy=strategy, verifier={"use": "fake"}))

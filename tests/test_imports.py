@@ -21,7 +21,7 @@ LAYERS = (
     "protocols",
     "paths",
     "strategies verifiers tasks costs engines parts recordings library",
-    "build origins plugins ledger trace",
+    "build origins plugins ledger shape trace",
     "builtin assemble mount loading translate flight results",
     "config settle verifying",
     "ahead summary",

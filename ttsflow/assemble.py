@@ -14,6 +14,7 @@ from ttsflow.fingerprint import fingerprint
 from ttsflow.ledger import Budget
 from ttsflow.origins import naming
 from ttsflow.protocols import CostModel, EnginePart, Stage, Task, VerifierPart
+from ttsflow.shape import check_shape, foreign
 from ttsflow.types import Sampling
 from ttsflow.verifiers.served import Served
 
@@ -90,10 +91,7 @@ class Setup:
 
 def _asks(part: Any) -> bool:
     """Whether a part of a strategy may ask the verifier: it says so, or is another's and says nothing."""
-    needs = getattr(part, "needs", None)
-    if needs is None:
-        return isinstance(part, Stage) and not type(part).__module__.startswith("ttsflow.")
-    return "verifier" in needs
+    return "verifier" in getattr(part, "needs", ()) or foreign(part)
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +181,7 @@ def check(setup: Setup) -> None:
         if getattr(part, "unit", None) == "step":
             _check_border(setup, path, part)
         _check_demand(setup, path, part)
+    check_shape(parts)
     if setup.verifier is not None:
         _check_needs(setup, "verifier", setup.verifier)
     if setup.record > setup.engine.capabilities.logprobs:

@@ -31,6 +31,8 @@ def stage(**settings):
     return {"use": "sequence", "stages": {"s": {"use": "generate"}, "x": settings}}
 
 
+SIM = {"use": "sim", "hardware": {"memory_gib": 24, "bandwidth": 1008, "tflops": 165}}
+
 WRONG = [
     (
         {"strategy": stage(use="aggregate", how="best")},
@@ -76,6 +78,46 @@ WRONG = [
         "needs 21 log-probabilities",
     ),
     ({"verifier": {"use": "judge"}, "engine": {"use": "replay"}}, "verifier", "plays back"),
+    (
+        {"verifier": {"use": "judge", "read": "score"}, "engine": SIM, "task": {"use": "simulated"}},
+        "verifier",
+        "answer no question",
+    ),
+    ({"verifier": {"use": "countdown"}}, "verifier.use", "set verifier=equations"),
+    *(
+        (
+            {"verifier": {"use": verifier}, "task": {"use": task}},
+            "verifier.use",
+            f"set verifier={suited}",
+        )
+        for verifier, task, suited in (
+            ("equations", "countdown", "countdown"),
+            ("equations", "simulated", "simulated"),
+            ("countdown", "simulated", "simulated"),
+            ("equations", "code", "tests"),
+        )
+    ),
+    (
+        {"verifier": {"use": "equations"}, "task": {"use": "countdown"}},
+        "verifier.use",
+        "set verifier=countdown",
+    ),
+    (
+        {"verifier": {"use": "equations"}, "task": {"use": "simulated"}},
+        "verifier.use",
+        "set verifier=simulated",
+    ),
+    (
+        {"verifier": {"use": "countdown"}, "task": {"use": "simulated"}},
+        "verifier.use",
+        "set verifier=simulated",
+    ),
+    (
+        {"verifier": {"use": "simulated", "scores": {"use": "countdown"}}},
+        "verifier.scores.use",
+        "set verifier=equations",
+    ),
+    ({"verifier": {"use": "judge", "engine": SIM}}, "verifier.engine", "answer no question"),
 ]
 
 
@@ -153,3 +195,73 @@ def test_a_task_of_a_plugin_can_say_that_its_answers_are_programs(install, hook)
         },
     )
     assert assemble(config(task={"use": "writes"}, verifier={"use": "tests"})).verifier
+
+
+@pytest.mark.parametrize("steps", [None, "sums", "game", "poems"])
+def test_a_task_of_a_plugin_can_say_what_its_steps_are(steps, install, hook):
+    install(
+        "stepped",
+        hook('registry.add("task", "stepped", "stepped.part:Stepped")'),
+        {
+            "part.py": "from dataclasses import dataclass\nfrom ttsflow.testing import FakeTask\n"
+            f"@dataclass(frozen=True)\nclass Stepped(FakeTask):\n    steps = {steps!r}\n"
+        },
+    )
+    for verifier, kind in (("equations", "sums"), ("countdown", "game")):
+        mapping = config(task={"use": "stepped"}, verifier={"use": verifier})
+        if steps in (None, kind):
+            assert assemble(mapping).verifier
+        else:
+            with pytest.raises(ConfigError, match="the steps of this task are"):
+                assemble(mapping)
+
+
+def loop(**stages):
+    """Return a search whose loop has these stages."""
+    return {"use": "sequence", "stages": {"search": {"use": "repeat", "at_most": 3, "stages": stages}}}
+
+
+WHOLE = {"use": "generate", "n": 4}
+STEP = {**WHOLE, "unit": "step"}
+SCORE, KEEP = {"use": "verify"}, {"use": "select", "by": "score", "into": 4, "copies": 2}
+
+
+@pytest.mark.parametrize(
+    ("strategy", "name", "text"),
+    [
+        (
+            loop(step={"use": "generate", "n": 4}, score=SCORE, keep=KEEP),
+            "keep",
+            "no stage of the strategy makes any",
+        ),
+        (
+            loop(
+                step={"use": "generate", "n": 4},
+                score=SCORE,
+                keep={"use": "branch", "how": "rebase", "into": 4},
+            ),
+            "keep",
+            "set `unit: step`",
+        ),
+        (loop(score=SCORE, step=STEP, keep=KEEP), "keep", "what 'step' has just made has none"),
+        (loop(score=SCORE, step=STEP, keep={"use": "select", "keep": 2}), "keep", "between the two"),
+    ],
+)
+def test_stages_that_would_do_nothing_where_they_stand_are_refused(strategy, name, text):
+    with pytest.raises(ConfigError) as caught:
+        assemble(config(strategy=strategy, verifier={"use": "fake"}))
+    assert caught.value.path == f"strategy.stages.search.stages.{name}"
+    assert text in caught.value.message
+
+
+@pytest.mark.parametrize(
+    "strategy",
+    [
+        loop(step=STEP, score=SCORE, keep=KEEP),
+        loop(score=SCORE, keep=KEEP, step=STEP),
+        loop(score=SCORE, step=STEP, keep={"use": "select", "by": "tokens", "keep": 2}),
+        loop(step=STEP, inner={"use": "each", "stages": {"score": SCORE}}, keep=KEEP),
+    ],
+)
+def test_stages_in_an_order_that_works_are_let_be(strategy):
+    assert assemble(config(strategy=strategy, verifier={"use": "fake"}))

@@ -98,10 +98,28 @@ def test_list_of_strategies_shows_source_and_cost(capsys):
 
 def test_explain_prints_what_can_be_built_again(capsys):
     assert cli.main(["explain", "strategy=beam_search", "strategy.n=8"]) == 0
-    printed = yaml.safe_load(capsys.readouterr().out)
+    out = capsys.readouterr().out
+    assert yaml.safe_load(out)["n"] == 8
+    printed = config.strategy_of(yaml.safe_load(out))
     registry = plugins.load()
     mapping = config.compose(["strategy=beam_search", "strategy.n=8"])["strategy"]
     assert build("stage", printed, "", registry) == build("stage", mapping, "", registry)
+
+
+@pytest.mark.parametrize("name", ["beam_search", "ffs", "recipe", "dvts", "majority", "dynasor"])
+def test_what_explain_prints_has_the_variables_of_the_file_and_can_be_changed_by_them(name, capsys, tmp_path):
+    assert cli.main(["explain", f"strategy={name}"]) == 0
+    file = tmp_path / "mine" / "strategy" / "printed.yaml"
+    file.parent.mkdir(parents=True)
+    file.write_text(capsys.readouterr().out)
+    shipped = config.compose([f"strategy={name}"])
+    assert yaml.safe_load(file.read_text()).items() >= shipped["variables"].items()
+    words = [f"strategy.{key}={value}" for key, value in {"n": 8}.items() if key in shipped["variables"]]
+    printed = config.compose(["strategy=printed", *words], str(tmp_path / "mine"))
+    assert printed["variables"] == shipped["variables"] | ({"n": 8} if words else {})
+    registry = plugins.load()
+    changed = config.compose([f"strategy={name}", *words])["strategy"]
+    assert build("stage", printed["strategy"], "", registry) == build("stage", changed, "", registry)
 
 
 def test_plugins_shows_what_is_broken_and_why(install, hook, capsys):
@@ -257,6 +275,9 @@ def test_a_sweep_runs_every_combination(capsys):
     plan = shown.splitlines()[:5]
     assert plan[0] == "4 jobs:"
     assert plan[4] == "  3  engine=fake limit=2 strategy=ffs strategy.n=8"
+    for number, line in enumerate(shown.splitlines()[5:9]):
+        assert line.startswith(f"job {number} done: ")
+        assert "decoded" in line
     found = summaries("sweep")
     assert [found[str(n)]["strategy"] for n in range(4)] == ["majority", "majority", "ffs", "ffs"]
     assert {summary["status"] for summary in found.values()} == {"complete"}

@@ -8,7 +8,8 @@ from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
 from hydra.version import VersionBase
 
-from ttsflow import plugins
+from ttsflow import Pipeline, plugins
+from ttsflow.assemble import assemble
 from ttsflow.build import build, explain, fill, walk
 from ttsflow.config import compose, compose_run, strategy, to_yaml
 from ttsflow.errors import ConfigError, PluginError
@@ -376,3 +377,62 @@ def test_threads_may_compose_at_once():
     for thread in threads:
         thread.join()
     assert results == {1: 1, 2: 2, 3: 3, 4: 4}
+
+
+# --- where a value comes from -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "path", "origin"),
+    [
+        (["strategy=beam_search", "strategy.depth=0"], "strategy.stages.search.at_most", "strategy.depth"),
+        (
+            ["strategy=varying_granularity", "strategy.first_rounds=0"],
+            "strategy.stages.fine.at_most",
+            "strategy.first_rounds",
+        ),
+        (["strategy=beam_search", "strategy.n=6"], "strategy.stages.search.stages.keep.into", "strategy.n"),
+        (["strategy=ffs", "strategy.k=20"], "strategy.stages.sample.watch.k", "strategy.k"),
+        (["strategy=majority", "strategy.n=1e3"], "strategy.stages.sample.n", "strategy.n"),
+    ],
+)
+def test_an_error_names_the_variable_that_was_set(words, path, origin):
+    with pytest.raises(ConfigError) as caught:
+        assemble(compose([*words, "engine=fake", "verifier=fake"]))
+    assert caught.value.path == path
+    assert caught.value.message.endswith(f" `{origin}` sets it.")
+
+
+def test_a_value_that_was_set_in_its_own_place_comes_from_nowhere_else():
+    with pytest.raises(ConfigError) as caught:
+        assemble(compose(["strategy=ffs", "strategy.stages.sample.n=0", "engine=fake"]))
+    assert "sets it" not in caught.value.message
+
+
+def test_a_strategy_inside_another_and_one_of_python_name_their_variables_too():
+    mounted = {"use": "sequence", "stages": {"inner": {"use": "strategy", "name": "ffs", "k": 20}}}
+    with pytest.raises(ConfigError, match=r"`strategy\.stages\.inner\.k` sets it") as caught:
+        Pipeline(mounted, engine="fake")
+    assert caught.value.path == "strategy.stages.inner.stages.sample.watch.k"
+    with pytest.raises(ConfigError, match=r"`strategy\.depth` sets it"):
+        Pipeline("beam_search", engine="fake", verifier="fake", depth=0)
+    own = {"use": "sequence", "m": 0, "stages": {"s": {"use": "generate", "n": "${..m}"}}}
+    relative = {**own, "stages": {"s": {"use": "generate", "n": "${...m}"}}}
+    for strategy_ in (relative, {**own, "stages": {"s": {"use": "generate", "n": "${strategy.m}"}}}):
+        with pytest.raises(ConfigError, match=r"`strategy\.m` sets it"):
+            Pipeline(strategy_, engine="fake")
+
+
+@pytest.mark.parametrize(
+    ("text", "path"),
+    [
+        ('n: 4\nstages:\n  s: {use: generate, n: "${n}"}\n', "strategy.n"),
+        ('m: 4\nn: 4\nstages:\n  s: {use: generate, n: "${n}"}\n', "strategy.n"),
+        ('stages:\n  s: {use: generate, n: "${n}"}\n', "strategy.stages.s.n"),
+    ],
+)
+def test_a_variable_that_is_written_without_its_place_is_told_where_it_is(text, path, folder):
+    with pytest.raises(ConfigError, match=r"\$\{strategy\.n\}") as caught:
+        compose(["strategy=mine"], folder(strategy__mine=f"use: sequence\n{text}"))
+    assert caught.value.path == path
+    assert "${n}" in caught.value.message

@@ -22,7 +22,7 @@ LAYERS = (
     "protocols",
     "paths",
     "strategies verifiers tasks costs engines parts recordings library",
-    "build plugins ledger trace",
+    "build origins plugins ledger shape trace",
     "sharing",
     "planning",
     "builtin assemble mount loading translate flight results",

@@ -1,5 +1,6 @@
 import pytest
 
+from ttsflow import Pipeline
 from ttsflow.results import make_result, outcome_of
 from ttsflow.types import Answer, Candidate, Problem, State, Usage
 
@@ -69,3 +70,89 @@ def test_the_text_is_that_of_the_candidate_the_answer_came_from():
     state = State(GRADED, answer=Answer("4", "4"), chosen=cand(0), stopped="why")
     found = result(state)
     assert (found.answer, found.text, found.stopped, found.gold) == ("4", "x", "why", "4")
+
+
+def step(number):
+    return cand(number, "step")
+
+
+NEVER_COMPLETED = "only the last round of a `repeat` around `unit: step` completes them"
+ANSWER = Answer("4", "4")
+
+
+@pytest.mark.parametrize(
+    ("state", "reason"),
+    [
+        (State(GRADED), "no sample was drawn"),
+        (State(GRADED, stopped="budget: spent"), "no sample was drawn: budget: spent"),
+        (State(GRADED, pool=(cand(0), cand(1))), "none of 2 samples gave an answer"),
+        (
+            State(GRADED, pool=(cand(0), cand(1, "failed", reason="boom"))),
+            "none of 2 samples gave an answer, 1 failed: boom",
+        ),
+        (
+            State(GRADED, pool=(cand(0, answer=ANSWER), cand(1))),
+            "1 of 2 samples gave an answer, and no stage of the strategy chose one; `aggregate` does",
+        ),
+        (State(GRADED, pool=(cand(0, answer=ANSWER),), unanswered="no score"), "no score"),
+        (
+            State(GRADED, pool=(cand(0, answer=ANSWER), cand(1, "length")), unanswered="no score"),
+            "no score; 1 of 2 samples were cut by `sampling.max_tokens` or the engine's context",
+        ),
+        (
+            State(GRADED, pool=(cand(0, "length", reason="too long for it"),)),
+            "1 of 1 samples were cut: too long for it",
+        ),
+        (
+            State(GRADED, pool=(cand(0, "aborted"), cand(1)), ended="first 1 finished"),
+            "none of 2 samples gave an answer; 1 of 2 samples were ended early: first 1 finished",
+        ),
+        (
+            State(GRADED, pool=(step(0), step(1))),
+            f"2 of 2 samples were left open after a step: {NEVER_COMPLETED}",
+        ),
+        (
+            State(GRADED, pool=(step(0),), stopped="budget: spent"),
+            "1 of 1 samples were left open after a step: budget: spent",
+        ),
+        (State(GRADED, pool=(cand(0, "failed"),)), "all of 1 samples failed, none with a reason"),
+    ],
+)
+def test_whatever_has_no_answer_says_why(state, reason):
+    assert result(state).reason == reason
+
+
+def test_a_problem_that_never_started_says_why_and_an_answer_needs_no_reason():
+    assert result(State(GRADED, stopped="budget: spent"), "deferred").reason.endswith("budget: spent")
+    assert result(State(GRADED, answer=ANSWER, pool=(cand(0, "length"),))).reason is None
+
+
+NO_SCORE = "goes by scores, and none of "
+
+
+@pytest.mark.parametrize(
+    ("strategy", "verifier", "reason"),
+    [
+        ("best_of_n", {"use": "judge"}, NO_SCORE),
+        ("weighted_majority", {"use": "judge"}, NO_SCORE),
+        ({"use": "generate", "n": 4}, None, "no stage of the strategy chose one"),
+        (
+            {
+                "use": "sequence",
+                "stages": {"s": {"use": "generate", "n": 4, "unit": "step"}, "a": {"use": "aggregate"}},
+            },
+            None,
+            "left open after a step",
+        ),
+        (
+            {"use": "sequence", "stages": {"s": {"use": "generate"}, "a": {"use": "aggregate", "least": 1}}},
+            None,
+            None,
+        ),
+    ],
+)
+def test_a_run_never_leaves_it_open_why_there_is_no_answer(strategy, verifier, reason):
+    made = Pipeline(strategy, engine="fake", verifier=verifier, task={"use": "arithmetic", "size": 4})
+    results = made.run().results
+    assert all((found.reason is None) == (found.outcome == "answered") for found in results)
+    assert reason is None or any(reason in (found.reason or "") for found in results)

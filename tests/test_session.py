@@ -8,6 +8,7 @@ from ttsflow.assemble import assemble
 from ttsflow.engines import warm
 from ttsflow.engines.shared import Port
 from ttsflow.errors import ConfigError
+from ttsflow.ops import Generate, Request, Score
 from ttsflow.pipeline import Pipeline
 from ttsflow.protocols import Capabilities
 from ttsflow.session import Session
@@ -231,3 +232,45 @@ def test_a_judge_in_a_pipeline():
     result = pipeline.answer("1 + 2 =")
     assert result.usage.verifier > 0
     assert result.outcome in {"answered", "truncated", "abstained"}
+
+
+NEVER = Own((Model(broken=True),))
+
+
+def test_a_verifier_that_no_stage_asks_is_never_opened(monkeypatch):
+    """A model of its own would take minutes to load, and could fail a run that has no use for it."""
+    with pytest.raises(OSError, match="no such model"):
+        run(setup(NEVER))
+    silent = replace(setup(NEVER), strategy=Pipeline("majority", engine={"use": "fake"}, n=4).setup.strategy)
+    results, session = run(silent)
+    assert {result.outcome for result in results.values()} == {"answered"}
+    assert session._verifier is None
+
+    def opened(part):
+        raise AssertionError("the verifier was opened")
+
+    monkeypatch.setattr(FakeVerifierPart, "open", opened)
+    results, _ = run(replace(silent, verifier=FakeVerifierPart()))
+    assert {result.usage.verifier for result in results.values()} == {0}
+
+
+def test_nothing_is_asked_of_the_engine_for_a_verifier_that_no_stage_asks():
+    words = {"engine": {"use": "fake", "logprobs": 20}, "verifier": "confidence"}
+    assert Pipeline("best_of_n", **words).setup.logprobs == 20
+    assert Pipeline("majority", **words).setup.logprobs == 0
+
+
+@dataclass(frozen=True)
+class Silent:
+    """A stage of somebody else's that does not say whom it asks."""
+
+    def __call__(self, state):
+        got = yield Generate((Request(),) * 2)
+        reply = yield Score(got.candidates)
+        assert len(reply.verdicts) == 2
+        return state.with_(pool=got.candidates)
+
+
+def test_a_stage_of_another_package_that_says_nothing_finds_the_verifier_open():
+    results, _ = run(replace(setup(Own()), strategy=Silent()))
+    assert {result.outcome for result in results.values()} == {"abstained"}

@@ -8,6 +8,7 @@ import pytest
 
 from ttsflow.engines import demo_model, vllm_check, vllm_load
 from ttsflow.engines.demo_model import cache_folder, check_demo_model, demo_model_path
+from ttsflow.engines.pooling import Pooling
 from ttsflow.engines.vllm import RESERVED, VLLM
 from ttsflow.errors import ConfigError, MissingExtra, ModelError
 from ttsflow.protocols import EnginePart
@@ -264,3 +265,13 @@ def test_checking_imports_neither_torch_nor_vllm():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
+
+
+def test_a_model_that_cannot_be_loaded_is_named_with_its_setting():
+    part = VLLM("org/name")
+    gone = vllm_load._refused(OSError("no such repository"), part)
+    assert "could not load 'org/name': OSError: no such repository (`engine.model` names it, or" in str(gone)
+    gone = vllm_load._refused(OSError("no such repository"), part, Pooling(part))
+    assert "(`verifier.engine.model` names it)" in str(gone)
+    full = vllm_load._refused(ValueError("no room for the KV cache"), part, Pooling(part))
+    assert "(settings of `verifier.engine`: kv_gib, context)" in str(full)

@@ -15,8 +15,10 @@ from ttsflow.errors import ConfigError
 from ttsflow.fingerprint import fingerprint
 from ttsflow.ledger import Budget
 from ttsflow.memory import Memory, memory_of
+from ttsflow.origins import naming
 from ttsflow.planning import planned
 from ttsflow.protocols import CostModel, EnginePart, Stage, Task, VerifierPart
+from ttsflow.shape import check_shape, foreign
 from ttsflow.sharing import asked, sharing_of
 from ttsflow.types import Sampling
 from ttsflow.verifiers.served import Served
@@ -73,6 +75,11 @@ class Setup:
         return fingerprint({name: part and explain(part, registry) for name, part in parts.items()} | rest)
 
     @property
+    def asked(self) -> VerifierPart | None:
+        """The verifier, where the strategy asks it; one that nobody asks is checked, and never opened."""
+        return self.verifier if any(_asks(part) for _, part in walk(self.strategy)) else None
+
+    @property
     def logprobs(self) -> int:
         """Top log-probabilities per token that the run needs."""
         return max(self.record, *(getattr(part, "logprobs", 0) for part in self._reading))
@@ -86,7 +93,12 @@ class Setup:
     @property
     def _reading(self) -> list[Any]:
         """Parts that may read what an engine says about its tokens."""
-        return [self.verifier, *(part for _, part in walk(self.strategy))]
+        return [self.asked, *(part for _, part in walk(self.strategy))]
+
+
+def _asks(part: Any) -> bool:
+    """Whether a part of a strategy may ask the verifier: it says so, or is another's and says nothing."""
+    return "verifier" in getattr(part, "needs", ()) or foreign(part)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +131,11 @@ def assemble(mapping: Mapping[str, Any], task: Task | None = None, *, checked: b
     not go together, is let pass. Raises ``ConfigError`` with the path of what is wrong, ``PluginError`` and
     ``MissingExtra``.
     """
+    with naming(mapping, mapping.get("strategy")):
+        return _assemble(mapping, task, checked=checked)
+
+
+def _assemble(mapping: Mapping[str, Any], task: Task | None, *, checked: bool) -> Setup:
     registry = plugins.load()
     root = fill(_Root, {key: mapping[key] for key in _Root.__slots__ if key in mapping}, "", registry)
     costs = mapping.get("cost") or DEFAULT_COSTS
@@ -196,6 +213,7 @@ def check(setup: Setup) -> None:
         if getattr(part, "unit", None) == "step":
             _check_border(setup, path, part)
         _check_demand(setup, path, part)
+    check_shape(parts)
     if setup.verifier is not None:
         _check_needs(setup, "verifier", setup.verifier)
     if setup.record > setup.engine.capabilities.logprobs:
@@ -242,8 +260,7 @@ def _ask(part: Any, check: str, path: str, *beside: Any) -> None:
 
 def _check_needs(setup: Setup, path: str, part: Any) -> None:
     registry, capabilities = plugins.load(), setup.engine.capabilities
-    entry = registry.entry_of(type(part))
-    name = entry.name if entry else type(part).__name__
+    name = _name_of(part)
     needs: frozenset[str] = getattr(part, "needs", frozenset())
     if "verifier" in needs and setup.verifier is None:
         known = ", ".join(entry.name for entry in registry.entries("verifier"))
@@ -260,9 +277,19 @@ def _check_needs(setup: Setup, path: str, part: Any) -> None:
             path,
         )
     if "continuation" in needs and not capabilities.token_prompts:
-        raise ConfigError(f"`{name}` continues trajectories, which this engine cannot.", path)
+        raise ConfigError(
+            f"`{name}` continues trajectories, which the engine `{_name_of(setup.engine)}` cannot: it plays "
+            "samples that were recorded whole. A strategy of whole samples, such as majority, works with it; "
+            "engine=vllm and engine=sim go on from any step.",
+            path,
+        )
     if getattr(part, "watch", None) is not None and not capabilities.abort:
         raise ConfigError("this engine cannot end a request, which a watch needs.", f"{path}.watch")
+
+
+def _name_of(part: Any) -> str:
+    entry = plugins.load().entry_of(type(part))
+    return entry.name if entry else type(part).__name__
 
 
 def _check_source(setup: Setup) -> None:

@@ -89,7 +89,9 @@ def _fill(cls: type[Any], mapping: Mapping[str, Any], path: str, registry: Regis
         if key in mapping:
             values[field.name] = _convert(mapping[key], hint, join(path, key), registry)
         elif field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
-            raise ConfigError(f"'{name}' needs the setting '{key}': {describe_type(hint)}.", join(path, key))
+            what = f"'{name}' needs the setting '{key}': {describe_type(hint)}."
+            advice = getattr(cls, "advice", {}).get(key)
+            raise ConfigError(f"{what} {advice}" if advice else what, join(path, key))
     try:
         return cls(**values)
     except ConfigError as error:

@@ -94,12 +94,15 @@ def explain(argv: Sequence[str]) -> int:
     args = overridden(parser, argv)
     from ttsflow.build import build
     from ttsflow.build import explain as told
-    from ttsflow.config import compose, to_yaml
+    from ttsflow.config import VARIABLES, compose_run, to_yaml
+    from ttsflow.origins import naming, with_variables
     from ttsflow.plugins import load
 
     warn()
-    stage = build("stage", compose(args.overrides, args.config_dir)["strategy"], "strategy", load())
-    print(to_yaml(told(stage, load())), end="")
+    mapping = compose_run(args.overrides, args.config_dir).mapping
+    with naming(mapping):
+        stage = build("stage", mapping["strategy"], "strategy", load())
+    print(to_yaml(with_variables(told(stage, load()), mapping[VARIABLES], mapping.origins)), end="")
     return 0
 
 

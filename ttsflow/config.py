@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,6 +20,7 @@ from ttsflow import plugins
 from ttsflow.errors import ConfigError, suggest
 from ttsflow.loading import OWN_CONFIGS, Loader, session
 from ttsflow.mount import check_removed, expand, references, split
+from ttsflow.origins import Resolved, origins
 from ttsflow.registry import Registry, config_folder
 from ttsflow.replace import merged
 from ttsflow.translate import translated
@@ -34,7 +35,7 @@ VARIABLES = "variables"
 class Composed(NamedTuple):
     """A resolved config and the folder its run writes to."""
 
-    mapping: dict[str, Any]
+    mapping: Resolved
     folder: Path
 
 
@@ -59,14 +60,16 @@ def compose_run(overrides: Sequence[str] = (), config_dir: str | None = None) ->
             chosen = dict(config.hydra.runtime.choices)
         _check_root(raw)
         # A later file or an override may have replaced the one place that referred to a variable.
-        known = loader.referenced & set(raw["strategy"] if isinstance(raw["strategy"], Mapping) else ())
-        referenced = references(raw["strategy"], raw) | known
+        there = loader.referenced & set(raw["strategy"] if isinstance(raw["strategy"], Mapping) else ())
+        referenced = references(raw["strategy"], raw) | there
         split(raw["strategy"], referenced, registry, "strategy")
         with translated(registry, loader):
             plain = {key: _resolved(config[key]) for key in raw}
         own, variables = split(plain["strategy"], referenced, registry, "strategy")
-        spliced = expand(own, _Alone(loader, registry), registry, "strategy")
-    mapping = {"strategy": spliced, VARIABLES: variables}
+        alone = _Alone(loader, registry)
+        spliced = expand(own, alone, registry, "strategy")
+    known = origins(raw["strategy"], "strategy") | alone.origins
+    mapping = Resolved({"strategy": spliced, VARIABLES: variables}, known)
     mapping |= {key: plain[key] for key in _root_keys() if key != "strategy"}
     for group in ("verifier", "hardware"):
         mapping[group] = mapping[group] or None
@@ -85,8 +88,8 @@ def strategy(
     registry = plugins.load()
     mapping = {"use": "strategy", "name": name, **(overrides or {})}
     with session(registry, config_dir) as loader:
-        result: dict[str, Any] = expand(mapping, _Alone(loader, registry), registry, "strategy")
-    return result
+        alone = _Alone(loader, registry)
+        return Resolved(expand(mapping, alone, registry, "strategy"), alone.origins)
 
 
 def strategy_of(mapping: Mapping[str, Any], config_dir: str | None = None) -> dict[str, Any]:
@@ -106,8 +109,9 @@ def strategy_of(mapping: Mapping[str, Any], config_dir: str | None = None) -> di
         with translated(registry, loader):
             plain = _resolved(config.strategy)
         own, _ = split(plain, referenced, registry, "strategy")
-        result: dict[str, Any] = expand(own, _Alone(loader, registry), registry, "strategy")
-    return result
+        alone = _Alone(loader, registry)
+        spliced = expand(own, alone, registry, "strategy")
+    return Resolved(spliced, origins(raw, "strategy") | alone.origins)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +120,7 @@ class _Alone:
 
     loader: Loader
     registry: Registry
+    origins: dict[str, str] = field(default_factory=dict)
 
     def __call__(
         self, name: str, overrides: Mapping[str, Any], path: str, inside: tuple[str, ...]
@@ -134,6 +139,7 @@ class _Alone:
                 OmegaConf.set_struct(config, value=False)
                 config.strategy = merged(config.strategy, dict(overrides))
                 raw = _raw(config)["strategy"]
+            self.origins.update(origins(raw, path))
             known = self.loader.referenced & set(raw if isinstance(raw, Mapping) else ())
             referenced = references(raw) | references(before) | known
             split(raw, referenced, self.registry, "")

@@ -67,7 +67,7 @@ def library(path: str | None, count: Count = "tokens") -> Library:
         stamp = (facts.st_mtime_ns, facts.st_size)
     except OSError:
         stamp = None  # reading it says what is wrong
-    name = "the recordings of this package" if path is None else path
+    name = "the file of recordings in this package" if path is None else path
     return _library(name, str(file) if path is None else path, stamp, count)
 
 

@@ -14,7 +14,7 @@ from rich.text import Text
 from ttsflow.plugins import Plugin
 from ttsflow.registry import KINDS, Registry
 
-__all__ = ["show_jobs", "show_parts", "show_plan", "show_plugins", "wide_console"]
+__all__ = ["show_jobs", "show_parts", "show_plan", "show_plugins", "shown", "wide_console"]
 
 #: Columns when the output is not a terminal, so that a file or a pipe gets whole lines.
 WIDE = 240
@@ -81,6 +81,11 @@ def show_plan(jobs: Sequence[Sequence[str]], first: int) -> None:
     print(f"{len(jobs)} job{'s' if len(jobs) != 1 else ''}:")  # noqa: T201 - what the command is for
     for number, overrides in enumerate(jobs, first):
         print(f"  {number}  {' '.join(overrides)}", flush=True)  # noqa: T201
+
+
+def shown(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a job came to, as it is printed."""
+    return {key: _shown(key, value) for key, value in row.items()}
 
 
 def _shown(key: str, value: Any) -> Any:

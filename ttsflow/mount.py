@@ -7,13 +7,13 @@ may stand; what that strategy's file refers to is its own root.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from ttsflow.build import field_names, part_class
 from ttsflow.errors import ConfigError, UnknownPart, suggest
 from ttsflow.order import AFTER
+from ttsflow.origins import REFERENCE
 from ttsflow.parts import join
 from ttsflow.registry import MOUNT, Registry
 from ttsflow.values import show
@@ -23,8 +23,9 @@ __all__ = ["Alone", "check_removed", "expand", "references", "split"]
 #: Composes one strategy by itself: (name, overrides, path, names it stands in) -> mapping to build.
 Alone = Callable[[str, Mapping[str, Any], str, tuple[str, ...]], dict[str, Any]]
 
-#: ``strategy.n`` or ``strategy[n]``, also inside a resolver's call; ``${.n}``, ``${..n}`` and so on.
-_REFERENCE = re.compile(r"(?:\$\{(?=\.)|\b(?=strategy[.\[]))(strategy|\.+)[.\[]?(\w+)")
+
+#: A reference that leaves out where a variable stands.
+_BARE = "${{{}}}"
 
 
 def references(strategy: Any, config: Any = None) -> set[str]:
@@ -36,7 +37,7 @@ def references(strategy: Any, config: Any = None) -> set[str]:
         match[2]
         for node, depth in ((strategy, 0), (config, -1000))
         for text, level in _texts(node, depth)
-        for match in _REFERENCE.finditer(text)
+        for match in REFERENCE.finditer(text)
         # One dot is the mapping that holds the value, each further one the mapping around it.
         if match[1] == "strategy" or len(match[1]) == level
     }
@@ -69,6 +70,14 @@ def split(
     known = [*fields, *(key for key in strategy if key in referenced)]
     # A reference to what does not exist is the likelier mistake; resolving says which and where.
     dangling = referenced - {*fields, *strategy}
+    texts = [text for text, _ in _texts(strategy, 0)]
+    for key in strategy:
+        if key not in known and any(_BARE.format(key) in text for text in texts):
+            raise ConfigError(
+                f"nothing refers to it: '${{{key}}}' asks for a key beside `strategy`. This variable "
+                f"is written ${{strategy.{key}}}.",
+                join(path, key),
+            )
     for key in strategy:
         if key not in known and not dangling:
             raise ConfigError(

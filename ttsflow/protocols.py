@@ -326,7 +326,8 @@ class Task(Protocol):
     """A set of problems, and what an answer to one of them is.
 
     One whose answers are programs that the verifier ``tests`` can run has ``gives_programs = True``, one that
-    reads what the law of engine ``sim`` writes ``reads_law = True``.
+    reads what the law of engine ``sim`` writes ``reads_law = True``. ``steps`` may say what its steps are:
+    "sums" for the verifier ``equations``, "game" for ``countdown``; a verifier of others is then refused.
     """
 
     @property

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from ttsflow.lineage import Path
 from ttsflow.types import Candidate, Outcome, Result, State, Usage
@@ -37,7 +37,7 @@ def make_result(
         # One rule for missing answers: a question without an answer counts, as wrong.
         correct = False
     pool = {candidate.path: candidate for candidate in state.pool}
-    if reason is None and outcome in {"failed", "truncated", "abstained"}:
+    if reason is None and outcome != "answered":
         reason = _why(outcome, list(pool.values()), state)
     return Result(
         id=problem.id,
@@ -64,18 +64,49 @@ def _partial(outcome: Outcome, pool: Sequence[Candidate]) -> str | None:
     return max(cut, key=lambda c: (c.score is not None, c.score or 0.0, len(c.tokens))).text
 
 
-def _why(outcome: Outcome, pool: Sequence[Candidate], state: State) -> str | None:
-    """Return why there is no answer, as far as the pool shows it."""
-    if outcome == "abstained":
-        if any(candidate.answer for candidate in pool):
-            return state.early
-        return f"none of {len(pool)} samples gave an answer" if pool else "no sample was drawn"
-    ends = {"failed"} if outcome == "failed" else {"length"}
-    told = next((c.reason for c in pool if c.reason and c.finish in ends), None)
-    cut = sum(candidate.finish == "length" for candidate in pool)
-    if told is None and outcome == "truncated" and cut:
-        return f"{cut} of {len(pool)} samples were cut by `sampling.max_tokens` or the engine's context"
-    return told
+def _why(outcome: Outcome, pool: Sequence[Candidate], state: State) -> str:
+    """Return why there is no answer, as far as the final state shows it."""
+    if not pool:
+        return "no sample was drawn" + (f": {state.early}" if state.early else "")
+    if outcome == "failed":
+        told = next((c.reason for c in pool if c.reason and c.finish == "failed"), None)
+        return told or f"all of {len(pool)} samples failed, none with a reason"
+    told = state.unanswered or _unchosen(pool)
+    return "; ".join([*([told] if told else []), *_unfinished(pool, state.early)])
+
+
+def _unchosen(pool: Sequence[Candidate]) -> str | None:
+    """Return why no answer was chosen, as far as no stage has said it; None where no sample could tell."""
+    answered = sum(bool(c.finished and c.answer) for c in pool)
+    if answered:
+        return (
+            f"{answered} of {len(pool)} samples gave an answer, and no stage of the strategy chose one; "
+            "`aggregate` does"
+        )
+    failed = [candidate for candidate in pool if candidate.finish == "failed"]
+    ended = len(failed) + sum(candidate.finished for candidate in pool)
+    if not ended:
+        return None
+    told = next((c.reason for c in failed if c.reason), "")
+    broken = f", {len(failed)} failed" + (f": {told}" if told else "") if failed else ""
+    return f"none of {len(pool)} samples gave an answer{broken}"
+
+
+def _unfinished(pool: Sequence[Candidate], early: str | None) -> Iterator[str]:
+    """Yield how many samples did not come to their end, and what kept each kind from it."""
+    size = len(pool)
+    cut = [candidate for candidate in pool if candidate.finish == "length"]
+    if cut:
+        told = next((c.reason for c in cut if c.reason), "")
+        why = told or "by `sampling.max_tokens` or the engine's context"
+        yield f"{len(cut)} of {size} samples were cut{': ' if told else ' '}{why}"
+    aborted = sum(candidate.finish == "aborted" for candidate in pool)
+    if aborted:
+        yield f"{aborted} of {size} samples were ended early" + (f": {early}" if early else "")
+    left = sum(candidate.finish == "step" for candidate in pool)
+    if left:
+        why = early or "only the last round of a `repeat` around `unit: step` completes them"
+        yield f"{left} of {size} samples were left open after a step: {why}"
 
 
 def _path_tokens(pool: Iterable[Candidate], tree: Mapping[Path, int]) -> int:

@@ -148,7 +148,8 @@ class _Job:
         """Make the folder and write what is known before anything has run."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            text = yaml.safe_dump(dict(self.mapping), sort_keys=False, allow_unicode=True)
+            plain = {**self.mapping, "strategy": dict(self.mapping["strategy"])}
+            text = yaml.safe_dump(plain, sort_keys=False, allow_unicode=True)
             (self.folder / "config.yaml").write_text(text, encoding="utf-8")
             self.end("partial", 0.0)
         except OSError as error:

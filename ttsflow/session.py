@@ -62,7 +62,7 @@ class Session:
 
     def __enter__(self) -> Self:
         """Open engine and verifier. Raises ``ModelError``, ``MissingExtra``, ``ConfigError``."""
-        part = self.setup.verifier
+        part = self.setup.asked
         if isinstance(part, Served):
             self._serve(part)
         else:
@@ -75,7 +75,7 @@ class Session:
         return self
 
     def _open_verifier(self) -> Verifier | None:
-        part = self.setup.verifier
+        part = self.setup.asked
         if part is None:
             return None
         # One whose time is that of a simulated device has to know the engine that holds it.

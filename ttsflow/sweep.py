@@ -27,7 +27,7 @@ from omegaconf import DictConfig, OmegaConf
 from ttsflow import interrupt, plugins
 from ttsflow.config import compose
 from ttsflow.errors import ConfigError
-from ttsflow.listing import show_jobs, show_plan
+from ttsflow.listing import show_jobs, show_plan, shown
 from ttsflow.loading import Loader, session
 from ttsflow.run import run_config
 from ttsflow.summary import Summary
@@ -76,6 +76,9 @@ class Job:
             error = str(caught)
         if status == "failed":
             print(f"job {hydra.job.num} failed: {error}", file=sys.stderr, flush=True)  # noqa: T201
+        elif self.show:
+            told = ", ".join(f"{key} {value}" for key, value in shown(row).items() if value is not None)
+            print(f"job {hydra.job.num} done: {told}", flush=True)  # noqa: T201
         self.done.append(Ended(hydra.job.num, overrides, str(folder), status, row))
         return self.done[-1]
 

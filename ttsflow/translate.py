@@ -67,9 +67,11 @@ def _bad_key(error: OmegaConfBaseException) -> ConfigError:
         missing = re.search(r"'([^']+)' not found", reason)
         group, _, name = (missing[1] if missing else "").rpartition(".")
         known = _keys(error, group)
-        return ConfigError(
-            f"it refers to '{name}', which {group or 'the config'} lacks. {suggest(name, known)}", path
-        )
+        hint = suggest(name, known)
+        if not group and path.startswith("strategy"):
+            # Mostly a variable of the strategy, which is asked for as if it stood beside it.
+            hint = f"A variable of the strategy is written ${{strategy.{name}}}, not ${{{name}}}. {hint}"
+        return ConfigError(f"it refers to '{name}', which {group or 'the config'} lacks. {hint}", path)
     if "not in struct" in reason or "not in '" in reason:
         key = str(error.key)
         known = [name for name in _keys(error, None) if name != "hydra"]

@@ -189,8 +189,8 @@ class State:
 
     ``round`` counts the rounds of the innermost ``repeat``, ``last`` says this is the final one.
     ``chosen`` is the candidate that stands for ``answer``. ``stopped`` is the reason for which a loop must
-    end, ``ended`` that of what ended early by itself and ends nothing else. ``spent`` is the problem's usage
-    when this state was made.
+    end, ``ended`` that of what ended early by itself and ends nothing else. ``unanswered`` is why a stage
+    that chooses an answer chose none. ``spent`` is the problem's usage when this state was made.
     """
 
     problem: Problem
@@ -203,6 +203,7 @@ class State:
     spent: Usage = Usage()
     stopped: str | None = None
     ended: str | None = None
+    unanswered: str | None = None
 
     @property
     def early(self) -> str | None:
@@ -226,8 +227,8 @@ class Result:
     ``candidates`` counts those in the final pool, ``truncated`` those of them cut by a limit;
     ``path_tokens`` are the distinct tokens of its finished trajectories, the basis of goodput.
     ``text`` is the trajectory the answer was taken from, or of a truncated problem the best of those that
-    were cut; ``reason`` says why a problem failed
-    or was truncated, where that is known.
+    were cut; ``reason`` says why there
+    is no answer.
     """
 
     id: str

@@ -186,3 +186,33 @@ def test_a_deep_tree_is_cut_off_with_a_note(tmp_path, capsys, monkeypatch, width
     drawn = min(200, (width - 16) // 4)
     assert f"{1199 - drawn} nodes" in told
     assert "1199 nodes" in told
+
+
+def drawn_of(tmp_path, capsys, *events):
+    lines = [{"event": "candidate", "problem": "p", "finish": "stop", **event} for event in events]
+    (tmp_path / "trace.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert main(["show", str(tmp_path), "--problem", "p"]) == 0
+    return capsys.readouterr().out
+
+
+def test_a_node_without_a_text_of_its_own_shows_none(tmp_path, capsys):
+    first = {"path": [0], "text": "one\nAns", "tokens_new": 1, "finish": "step"}
+    shown = drawn_of(tmp_path, capsys, first, {"path": [0, 0], "text": "one\n", "tokens_new": 2})
+    assert shown.count("one") == 1
+    assert "1 token " in shown
+    assert "2 tokens" in shown
+    same = drawn_of(tmp_path, capsys, first, {"path": [0, 0], "text": "one\nAns", "tokens_new": 1})
+    assert same.count("one") == 1
+
+
+def test_a_program_as_the_answer_takes_one_short_line(tmp_path, capsys):
+    program = "def f(x):\n" + "    x += 1\n" * 100
+    line = {"id": "p", "outcome": "answered", "answer": program, "gold": program, "correct": True}
+    (tmp_path / "results.jsonl").write_text(json.dumps(line) + "\n")
+    assert main(["show", str(tmp_path)]) == 0
+    listed = capsys.readouterr().out
+    assert len(listed.splitlines()) == 2
+    assert max(map(len, listed.splitlines())) < 150
+    assert "def f(x): x += 1" in listed
+    shown = drawn_of(tmp_path, capsys, {"path": [0], "text": program, "answer": program})
+    assert max(map(len, shown.splitlines())) < 250

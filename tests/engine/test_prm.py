@@ -314,6 +314,8 @@ def test_a_model_of_another_kind_is_refused_by_what_it_is():
         ModelError, match=r"LlamaForCausalLM\) as a model for embed, token_embed; scores need"
     ):
         _task(steps, core("token_embed", "embed"))
+    with pytest.raises(ModelError, match=r"verifier\.engine\.model.*verifier=judge"):
+        _task(whole, core("token_embed", "embed"))
     tagged = PRM(DEMO, "<t>", read="tag").engines[0]
     with pytest.raises(ModelError, match="final_logit_softcapping"):
         _task(tagged, core("token_classify", final_logit_softcapping=30.0))

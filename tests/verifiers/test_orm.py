@@ -1,9 +1,13 @@
 """Outcome reward models on a pooling engine that is not one."""
 
 import math
+import re
 
 import pytest
 
+from ttsflow.assemble import assemble
+from ttsflow.build import field_names
+from ttsflow.config import compose
 from ttsflow.engines.pooling import Pooling
 from ttsflow.engines.vllm import VLLM
 from ttsflow.errors import ConfigError
@@ -100,3 +104,31 @@ def test_a_missing_chat_template_shows_when_it_opens(pooler):
     pooler.chat = False
     with pytest.raises(ConfigError, match="chat template"):
         ORM(ENGINE).open_on([pooler], "\n")
+
+
+def test_a_model_of_another_kind_is_told_of_by_settings_that_exist():
+    from ttsflow.verifiers.prm import PRM
+
+    loaded = ["LlamaForCausalLM"], ["embed"]
+    whole = ORM(ENGINE).engines[0].misfit(*loaded, ["classify"])
+    steps = PRM(ENGINE, "<t>").engines[0].misfit(*loaded, ["token_classify"])
+    for said, part in ((whole, ORM), (steps, PRM)):
+        settings = {name.split(".")[1] for name in re.findall(r"`(verifier\.[\w.]+)`", said)}
+        assert settings <= set(field_names(part))
+        assert "architecture" in settings
+        assert "as a model for embed; scores need" in said
+    assert "verifier.engine.model" in whole
+    assert "`verifier.read`" in steps
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (["verifier=prm"], "verifier=qwen_prm"),
+        (["verifier=prm", "+verifier.engine.model=org/prm"], "behind a step"),
+    ],
+)
+def test_a_missing_setting_says_what_to_set(words, hint):
+    with pytest.raises(ConfigError, match="needs the setting") as caught:
+        assemble(compose(["engine=fake", *words]))
+    assert hint in str(caught.value)

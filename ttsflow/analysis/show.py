@@ -19,6 +19,7 @@ __all__ = ["show_problem", "show_problems"]
 
 _RIGHT = {"True": "yes", "False": "no"}
 _DEEPEST = 200  # generations drawn
+_CELL = 40  # characters of an answer in the list; one that is a program has hundreds
 _INDENT, _ROOM = 4, 16  # columns: what each generation takes, what a narrow terminal keeps for the text
 
 
@@ -37,7 +38,8 @@ def show_problems(folder: Path) -> None:
         right = _RIGHT.get(str(result.get("correct")), "-")
         usage = result.get("usage")
         usage = usage if isinstance(usage, Mapping) else {}
-        cells = (result.get("id"), result.get("outcome"), result.get("answer"), result.get("gold"), right)
+        said = [_brief(result.get(key), _CELL) for key in ("answer", "gold")]
+        cells = (result.get("id"), result.get("outcome"), *said, right)
         rest = (usage.get("decoded"), result.get("stopped"))
         table.add_row(*(Text("" if cell is None else _plain(cell)) for cell in (*cells, *rest)))
     console = wide_console()
@@ -80,33 +82,44 @@ def _plain(value: Any) -> str:
     return "".join(char if char.isprintable() else " " for char in text)
 
 
+def _brief(value: Any, width: int) -> str | None:
+    """Return a text on one line, of at most ``width`` characters; None stays None."""
+    if value is None:
+        return None
+    text = _plain(" ".join(str(value).split()))
+    return text if len(text) <= width else text[: width - 1] + "\u2026"
+
+
+def _count(tokens: int) -> str:
+    return f"{tokens} token{'s' if tokens != 1 else ''}"
+
+
 def _headline(tree: Tree) -> str:
     result: Mapping[str, Any] = tree.result
     told = [
-        f"{key} {_plain(result[key])}"
+        f"{key} {_brief(result[key], _CELL) if key == 'answer' else _plain(result[key])}"
         for key in ("outcome", "answer", "correct", "stopped")
         if result.get(key) is not None
     ]
     tokens = sum(node.tokens for node in tree.nodes.values())
-    return f"{tree.problem}: " + ", ".join([*told, f"{len(tree.nodes)} nodes", f"{tokens} tokens"])
+    return f"{tree.problem}: " + ", ".join([*told, f"{len(tree.nodes)} nodes", _count(tokens)])
 
 
 def _line(node: Node, width: int) -> Text:
     # Styled texts and no markup: what a trace says may look like markup.
     marks: Sequence[tuple[str, str]] = [
         (".".join(map(str, node.path)), "dim"),
-        (f"{node.tokens} tokens", ""),
+        (_count(node.tokens), ""),
         (_plain(_ending(node)), ""),
         *([(f"{_plain(node.aside)}, thrown away", "magenta")] if node.aside else []),
         *([(_scores(node), "")] if node.scores else []),
-        *([(f"answer {_plain(node.answer)}", "bold")] if node.answer is not None else []),
+        *([(f"answer {_brief(node.answer, width)}", "bold")] if node.answer is not None else []),
         *([("chosen", "green")] if node.chosen else []),
         *([(f"pruned {_plain(node.pruned)}", "red")] if node.pruned else []),
         *([(_plain(node.reason), "yellow")] if node.reason else []),
     ]
     line = Text("  ").join(Text(mark, style=style) for mark, style in marks)
-    text = _plain(" ".join(node.text.split()))
-    text = text if len(text) <= width else text[: width - 1] + "\u2026"
+    text = _brief(node.text, width)
     return line.append(f"\n{text}") if text else line
 
 

@@ -105,10 +105,19 @@ def grow(problem: str, events: Iterable[Mapping[str, Any]]) -> Tree:
         tree.decisions.append(f"{damaged} damaged events of the trace were skipped")
     for node in sorted(tree.nodes.values(), key=lambda node: node.path):
         parent = tree.nodes.get(node.path[:-1])
-        if parent is not None and node.full.startswith(parent.full):
-            node.text = node.full[len(parent.full) :]
+        if parent is not None:
+            # A stop string over the border may have taken away the end of what the parent said.
+            node.text = node.full[_shared(node.full, parent.full) :]
         (tree.roots if parent is None else parent.children).append(node)
     return tree
+
+
+def _shared(text: str, other: str) -> int:
+    """Return with how many characters both begin."""
+    if text.startswith(other):
+        return len(other)
+    pairs = enumerate(zip(text, other, strict=False))
+    return next((place for place, (one, two) in pairs if one != two), min(len(text), len(other)))
 
 
 def walk(nodes: Iterable[Node]) -> Iterator[Node]:
@@ -209,7 +218,7 @@ def _aggregate(tree: Tree, event: Mapping[str, Any]) -> None:
     votes = ", ".join(f"{answer} {weight:.4g}" for answer, weight in weights.items()) if weights else ""
     tie = " (a tie)" if event.get("tied") else ""
     if not votes and chosen is None:
-        votes = "nobody had a vote"
+        votes = "nobody had a vote" + (f": {event['reason']}" if event.get("reason") else "")
     tree.decisions.append(f"{event.get('how')}: {votes or _told(event)}{tie}")
 
 

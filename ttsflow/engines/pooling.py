@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from ttsflow.engines.pooler import Pooler
@@ -81,6 +81,21 @@ class Pooling:
             check(self.engine, decodes=False)
         except ConfigError as error:
             raise error.below("engine") from error
+
+    def misfit(self, architectures: Iterable[str], tasks: Iterable[str], wanted: Iterable[str]) -> str:
+        """Return what to say of a model that vLLM has loaded for tasks that give no scores."""
+        if self.per_token:
+            what = "`verifier.read` says what kind of model it is"
+        else:
+            what = (
+                "one that gives a text a score is a sequence classifier, named by `verifier.engine.model`; a "
+                "model that writes is asked by verifier=judge"
+            )
+        return (
+            f"vLLM loaded {self.engine.model!r} ({', '.join(architectures)}) as a model for "
+            f"{', '.join(sorted(tasks)) or 'nothing'}; scores need {' or '.join(wanted)}: {what}. Where "
+            "vLLM does not know the class of a reward model, `verifier.architecture` names its base model's."
+        )
 
     def open(self) -> Pooler:
         """Load the model. Raises ``MissingExtra``, ``ConfigError``, ``ModelError``."""

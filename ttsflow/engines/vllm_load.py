@@ -59,7 +59,7 @@ def load(part: VLLM, pooling: Pooling | None = None) -> LLMEngine:
 
             return LLMEngine.from_engine_args(arguments)
         except Exception as error:
-            raise _refused(error, part) from error
+            raise _refused(error, part, pooling) from error
 
 
 def engine_args(part: VLLM, pooling: Pooling | None = None) -> EngineArgs:
@@ -97,7 +97,7 @@ def engine_args(part: VLLM, pooling: Pooling | None = None) -> EngineArgs:
         except ConfigError:
             raise
         except Exception as error:
-            raise _refused(error, part) from error
+            raise _refused(error, part, pooling) from error
         return arguments
 
 
@@ -166,7 +166,7 @@ def _fast_bfloat16() -> bool:
     return not {"avx512_bf16", "amx_bf16", "bf16"}.isdisjoint(words)
 
 
-def _refused(error: Exception, part: VLLM) -> ConfigError | ModelError:
+def _refused(error: Exception, part: VLLM, pooling: Pooling | None = None) -> ConfigError | ModelError:
     """Return what to raise when vLLM refused to load: whose setting it was, or the cause in one line."""
     # vLLM's settings are pydantic classes; their errors come in a list, each with its place.
     listed = getattr(error, "errors", None)
@@ -176,8 +176,11 @@ def _refused(error: Exception, part: VLLM) -> ConfigError | ModelError:
         if field is not None:
             return ConfigError(f"vLLM refused it: {detail['msg']}", f"args.{field}")
     cause = str(details[0]["msg"]) if details else _one_line(error)
-    hint = " (settings: kv_gib, context)" if "KV cache" in cause else ""
-    return ModelError(f"vLLM could not load {part.model!r}: {cause}{hint}")
+    place = "verifier.engine" if pooling is not None else "engine"
+    hint = f"`{place}.model` names it" + ("" if pooling else ", or `verifier.engine.model` that of a judge")
+    if "KV cache" in cause:
+        hint = f"settings of `{place}`: kv_gib, context"
+    return ModelError(f"vLLM could not load {part.model!r}: {cause} ({hint})")
 
 
 def _one_line(error: Exception) -> str:

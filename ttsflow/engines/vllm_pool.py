@@ -127,11 +127,7 @@ def _task(part: Pooling, core: Any) -> str:
     found = next((task for task in wanted if task in tasks), None)
     config = core.vllm_config.model_config.hf_config
     if found is None:
-        raise ModelError(
-            f"vLLM loaded {part.engine.model!r} ({', '.join(config.architectures or ())}) as a model for "
-            f"{', '.join(sorted(tasks)) or 'nothing'}; scores need {' or '.join(wanted)}. Set `read` to the "
-            "kind of model it is, or `architecture` to the class of its base model."
-        )
+        raise ModelError(part.misfit(config.architectures or (), tasks, wanted))
     scales = [name for name, neutral in _SCALES.items() if getattr(config, name, neutral) != neutral]
     if part.words and scales:
         raise ModelError(

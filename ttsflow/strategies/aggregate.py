@@ -100,17 +100,18 @@ class Aggregate:
 
     def __call__(self, state: State) -> Steps:
         """Vote, and tell the trace the weight of every answer."""
-        pool = voters(state.pool)
+        pool = answered = voters(state.pool)
         if self.how in {"weighted", "best"}:
-            pool = [candidate for candidate in pool if candidate.score is not None]
+            pool = [candidate for candidate in answered if candidate.score is not None]
         if self.top is not None:
             ranked = sorted(pool, key=lambda candidate: (-_score(candidate), candidate.path))
             pool = sorted(ranked[: self.top], key=lambda candidate: candidate.path)
             if ranked[self.top :]:
                 yield Note("left_out", {"top": self.top, "paths": [c.path for c in ranked[self.top :]]})
         if not pool:
-            yield Note("aggregate", {"how": self.how, "weights": {}})
-            return state.with_(answer=None, chosen=None)
+            why = self._unscored(answered) if answered else None
+            yield Note("aggregate", {"how": self.how, "weights": {}} | ({"reason": why} if why else {}))
+            return state.with_(answer=None, chosen=None, unanswered=why)
         if self.how in {"first", "best"}:
             chosen = pool[0] if self.how == "first" else max(pool, key=_score)
             yield Note("aggregate", {"how": self.how, "chosen": chosen.path, "score": chosen.score})
@@ -129,8 +130,16 @@ class Aggregate:
         share = top / total if total else 0.0
         if share < self.least:
             reason = f"leading answer has {share:.0%} of the votes, {self.least:.0%} are needed"
-            return state.with_(answer=None, chosen=None, ended=state.ended or reason)
+            return state.with_(answer=None, chosen=None, ended=state.ended or reason, unanswered=reason)
         return state.with_(answer=chosen.answer, chosen=chosen)
+
+    def _unscored(self, answered: Sequence[Candidate]) -> str:
+        """Return why candidates that have answers have no vote."""
+        why = "every score they were given is missing"
+        if not any(candidate.scores for candidate in answered):
+            why = "the verifier gave none, or was not asked before"
+        count = len(answered)
+        return f"`how: {self.how}` goes by scores, and none of {count} samples with an answer has one: {why}"
 
     def _weights(self, pool: Sequence[Candidate]) -> list[float]:
         if self.how == "majority":

@@ -66,7 +66,7 @@ class Branch:
     how: Literal["rebase", "proportional"] = "rebase"
     temperature: float = 0.2
 
-    needs: ClassVar[frozenset[str]] = frozenset({"scores"})
+    needs: ClassVar[frozenset[str]] = frozenset({"scores", "steps"})
 
     def __post_init__(self) -> None:
         if self.into < 1:

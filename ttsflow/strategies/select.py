@@ -85,8 +85,9 @@ class Select:
 
     @property
     def needs(self) -> frozenset[str]:
-        """Scores, where they decide."""
-        return frozenset({"scores"}) if self.by == "score" else frozenset()
+        """Scores, where they decide, and steps, where only what can go on is chosen from."""
+        scores = {"scores"} if self.by == "score" else set()
+        return frozenset(scores if self.into is None else {*scores, "steps"})
 
     @property
     def survivors(self) -> tuple[int, int] | None:

@@ -6,6 +6,7 @@ import random
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import ClassVar
 
 from ttsflow.errors import ConfigError
 from ttsflow.lineage import derive
@@ -39,6 +40,8 @@ class Arithmetic:
     size: int = 40
     seed: int = 0
     examples: int = 4
+
+    steps: ClassVar[str] = "sums"
 
     def __post_init__(self) -> None:
         for name, low, high in (("terms", 2, 50), ("digits", 1, 15), ("size", 1, 10**6), ("examples", 0, 32)):

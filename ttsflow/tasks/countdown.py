@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
+from typing import ClassVar
 
 from ttsflow.errors import ConfigError
 from ttsflow.lineage import derive
@@ -56,6 +57,8 @@ class Countdown:
     seed: int = 0
     shots: int = 4
     chat: bool = False
+
+    steps: ClassVar[str] = "game"
 
     def __post_init__(self) -> None:
         for name, least, most in (

@@ -8,11 +8,13 @@ from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
 
+from ttsflow.protocols import Task
 from ttsflow.tasks.countdown_answers import LEFT, alone_in, joined, solves, stated_in
 from ttsflow.tasks.expression import Expression, Negative, Operation, Tree, chains_in, evaluate, tidy
 from ttsflow.tasks.reach import MOST, solution
 from ttsflow.types import Candidate, Problem
 from ttsflow.verifiers.batch import Batched, check_separator, check_unchecked, steps_of
+from ttsflow.verifiers.suited import check_steps
 
 __all__ = ["CountdownSteps"]
 
@@ -49,6 +51,10 @@ class CountdownSteps:
     def __post_init__(self) -> None:
         check_separator(self.separator)
         check_unchecked(self.unchecked)
+
+    def check_task(self, task: Task) -> None:
+        """Refuse a task that says its steps are others, which would all be ``unchecked``."""
+        check_steps(task, "game")
 
     def open(self) -> Batched:
         """Return the working verifier."""

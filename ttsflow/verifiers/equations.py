@@ -8,9 +8,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
+from ttsflow.protocols import Task
 from ttsflow.types import Candidate, Problem
 from ttsflow.verifiers.batch import Batched, check_separator, check_unchecked, steps_of
 from ttsflow.verifiers.reading import Equation, equations_in
+from ttsflow.verifiers.suited import check_steps
 
 __all__ = ["Equations"]
 
@@ -47,6 +49,10 @@ class Equations:
     def __post_init__(self) -> None:
         check_separator(self.separator)
         check_unchecked(self.unchecked)
+
+    def check_task(self, task: Task) -> None:
+        """Refuse a task that says its steps are others, which would all be ``unchecked``."""
+        check_steps(task, "sums")
 
     def open(self) -> Batched:
         """Return the working verifier."""

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from ttsflow.engines.sim import Sim
 from ttsflow.errors import ConfigError, EngineDead
 from ttsflow.ops import EngineRequest, Progress, Verdict
 from ttsflow.protocols import Capabilities, Engine, EnginePart
@@ -114,9 +115,15 @@ class Judge:
             if own is not None:
                 own()
             if self.engine is not None:
+                _check_reads(self.engine)
                 self.check_engine(self.engine.capabilities)
         except ConfigError as error:
             raise error.below("engine") from error
+
+    def check_beside(self, engine: EnginePart) -> None:
+        """Raise ``ConfigError`` where the judge would be an engine that answers no question."""
+        if self.engine is None:
+            _check_reads(engine)
 
     def check_engine(self, capabilities: Capabilities) -> None:
         """Raise ``ConfigError`` unless an engine can be asked."""
@@ -139,6 +146,15 @@ class Judge:
         if self.engine is None:
             raise ConfigError("null is the engine of a run, and here is none; set an engine", "engine")
         return Judging(self, self.engine.open(), "\n", owned=True)
+
+
+def _check_reads(engine: EnginePart) -> None:
+    """Raise ``ConfigError`` for an engine that draws its texts whatever the prompt says."""
+    if isinstance(engine, Sim):
+        raise ConfigError(
+            "a judge reads words, and the engine `sim` plays trajectories that answer no question; set "
+            "verifier.engine to an engine with a model, or take verifier=simulated."
+        )
 
 
 def _same(word: str, other: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from ttsflow.engines.pooler import Pooler
 from ttsflow.engines.pooling import Pooling, Readable, on_vllm
@@ -35,6 +35,11 @@ class ORM:
     architecture: str | None = None
     rename: Mapping[str, str] = field(default_factory=dict)
     deadline: float | None = None
+
+    #: What to do where a setting is missing that has no default.
+    advice: ClassVar[Mapping[str, str]] = {
+        "engine": "verifier.engine.model=NAME names a reward model; the config file of verifier=orm sets one."
+    }
 
     def __post_init__(self) -> None:
         if self.good not in (0, 1):

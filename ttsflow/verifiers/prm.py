@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from ttsflow.engines.pooler import Pooler
 from ttsflow.engines.pooling import Pooling, Readable, on_vllm
@@ -63,6 +63,13 @@ class PRM:
     rename: Mapping[str, str] = field(default_factory=dict)
     cache: bool = True
     deadline: float | None = None
+
+    #: What to do where a setting is missing that has no default.
+    advice: ClassVar[Mapping[str, str]] = {
+        "engine": "verifier.engine.model=NAME names a reward model; verifier=qwen_prm, math_shepherd and "
+        "skywork_prm describe one each, with all settings.",
+        "tag": "It is what the model was trained to find behind a step, such as '<extra_0>' of qwen_prm.",
+    }
 
     def __post_init__(self) -> None:
         if not self.tag:

@@ -41,7 +41,10 @@ class Recorded:
         except ConfigError as error:
             raise error.below("verifier") from error
         if not any(sample.scores for _, sample in recorded.samples):
-            raise ConfigError(f"{recorded.name} holds no scores.", "verifier.path")
+            raise ConfigError(
+                f"{recorded.name} holds no scores; set `path` to a file that does, or take another verifier.",
+                "verifier.path",
+            )
         return RecordedScores(recorded)
 
 

@@ -217,7 +217,7 @@ class EngineRequest:
     runs earlier. With ``stream`` every engine step reports new tokens; otherwise one report at the
     end suffices. ``logprobs`` asks for that many top log-probabilities per token, ``certainty`` for the
     distance of each token's distribution from the uniform one. ``problem`` and ``path`` say whose
-    sample it is: together with the run's seed they made ``seed``.
+    sample it is: together with the run's seed they made ``seed``. ``aside`` is that of the ``Request``.
     """
 
     id: str
@@ -232,6 +232,7 @@ class EngineRequest:
     certainty: bool = False
     problem: str = ""
     path: Path = ()
+    aside: str | None = None
 
 
 class Progress(NamedTuple):

@@ -18,7 +18,7 @@ from ttsflow.errors import ConfigError
 from ttsflow.paths import PathsPart
 from ttsflow.protocols import Capabilities, Task
 
-__all__ = ["GIB", "Sim", "blocks_of", "check_sizes"]
+__all__ = ["GIB", "Sim", "blocks_of", "check_sizes", "taken_gib"]
 
 GIB = 1 << 30
 _BITS = (2, 3, 4, 5, 6, 8, 16, 32)
@@ -44,6 +44,14 @@ def check_gib(size: float, name: str) -> None:
     """Raise ``ConfigError`` for what is no size of a memory."""
     if not 0 <= size <= 1 << 20:
         raise ConfigError(f"must lie between 0 and a million, got {size}.", name)
+
+
+def taken_gib(part: Any, roofline: Roofline) -> float:
+    """Return the GiB that a model takes: its share, or weights, reserve and the KV cache that was set."""
+    kv: float | None = getattr(part, "kv_gib", None)
+    if kv is None:
+        return float(part.memory_share) * roofline.hardware.memory_gib
+    return roofline.weight_bytes / GIB + kv + float(part.reserve_gib)
 
 
 def blocks_of(roofline: Roofline, share: float, reserve: float, block: int, name: str) -> int:
@@ -115,10 +123,11 @@ class Sim:
         if self.kv_gib is None:
             return blocks_of(roofline, self.memory_share, self.reserve_gib, self.block_size, self.model)
         weights, memory = roofline.weight_bytes / GIB, self.hardware.memory_gib
-        if weights + self.kv_gib > memory:
+        if taken_gib(self, roofline) > memory:
             raise ConfigError(
-                f"{self.kv_gib:g} GiB beside {weights:.1f} GiB of weights are more than the device's "
-                f"{memory:g} GiB; null takes what is left.",
+                f"{self.kv_gib:g} GiB beside {weights:.1f} GiB of weights and a reserve of "
+                f"{self.reserve_gib:g} GiB are more than the device's {memory:g} GiB; null takes what is "
+                "left.",
                 "kv_gib",
             )
         blocks = int(self.kv_gib * GIB // (roofline.kv_bytes * self.block_size))

@@ -11,7 +11,7 @@ from typing import Any
 
 from ttsflow.costs.models import shape_of
 from ttsflow.costs.roofline import Roofline
-from ttsflow.engines.sim import Sim, blocks_of, check_sizes
+from ttsflow.engines.sim import Sim, blocks_of, check_sizes, taken_gib
 from ttsflow.engines.sim_batch import Batch
 from ttsflow.engines.sim_cache import Cache
 from ttsflow.engines.sim_device import Device
@@ -72,13 +72,16 @@ class Simulated:
             return
         if not isinstance(engine, Sim):
             raise ConfigError("a verifier that takes simulated time needs engine=sim.", "model")
-        if engine.memory_share + self.memory_share > 1 + 1e-9:
+        roofline, memory = self._roofline(engine), engine.hardware.memory_gib
+        wanted = taken_gib(engine, engine.roofline()) + taken_gib(self, roofline)
+        if wanted > memory * (1 + 1e-9):
+            shares = "engine.memory_share" if engine.kv_gib is None else "engine.kv_gib"
             raise ConfigError(
-                f"engine and verifier together want {engine.memory_share + self.memory_share:.0%} of the "
-                "device's memory; set engine.memory_share and verifier.memory_share.",
+                f"engine and verifier together want {wanted / memory:.0%} of the device's memory "
+                f"({wanted:.1f} of {memory:g} GiB); set {shares} and verifier.memory_share.",
                 "memory_share",
             )
-        self._blocks(self._roofline(engine))
+        self._blocks(roofline)
 
     def open(self) -> Verifier:
         """Return the scores alone, without their time. Raises ``ConfigError`` where time was asked for."""
@@ -147,7 +150,7 @@ class TimedVerifier:
             self._verdicts[id], self._read[id] = Verdict(id, (), reason=reason), 0
             return
         self._inner.submit(id, problem, candidate)
-        self._reader.submit(id, candidate)
+        self._reader.submit(id, problem.id, candidate)
 
     def step(self) -> list[Verdict]:
         """Advance both and return who has been read and scored."""

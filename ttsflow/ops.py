@@ -240,7 +240,8 @@ class Progress(NamedTuple):
 
     ``finish`` is stop (end of text, ``stop`` None; or the stop string named by ``stop``), length, or
     failed with a ``reason``. Tokens of a stop string, and one end-of-text token, are part of
-    ``tokens``: they were decoded. ``cached`` counts prompt tokens served from the prefix cache.
+    ``tokens``: they were decoded. ``cached`` counts prompt tokens served from the prefix cache; it comes with
+    ``finish``, so that nobody knows it of a request that was aborted.
     ``certainties`` are KL(uniform || p) in nats, p the model's own distribution of each token.
     """
 

@@ -1013,6 +1013,9 @@ def refused(*words):
         (["engine.paths={use: laws}"], "engine.paths.use", "Did you mean 'law'?"),
         (["engine.paths.end=0"], "engine.paths.end", "above 0"),
         (["hardware.efficiency.compute=2"], "engine.hardware.efficiency.compute", "up to 1"),
+        (["engine.paths.right=1e-320"], "engine.paths.right", "by at least 1e-09"),
+        (["hardware.memory_gib=1e300"], "engine.hardware.memory_gib", "between 1e-06 and"),
+        (["hardware.efficiency.launch=1e300"], "engine.hardware.efficiency.launch", "seconds lie between"),
         (["hardware=none"], "engine.hardware.memory_gib", "needs the setting"),
         (["verifier=simulated", f"verifier.model={READER}"], "verifier.memory_share", "together want 130%"),
         (

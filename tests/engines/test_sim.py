@@ -1,6 +1,7 @@
 """The simulated engine: what it plays, who runs when, how long it takes, and the verifier beside it."""
 
 import itertools
+import json
 import math
 from dataclasses import replace
 from types import SimpleNamespace
@@ -24,6 +25,7 @@ from ttsflow.errors import ConfigError, DataError
 from ttsflow.ops import EngineRequest
 from ttsflow.plugins import load
 from ttsflow.protocols import Engine, EnginePart, Leaping
+from ttsflow.run import run_config
 from ttsflow.tasks.recorded import Recorded
 from ttsflow.tasks.simulated import SimulatedTask
 from ttsflow.testing import run_fake
@@ -1016,7 +1018,25 @@ def refused(*words):
         (["engine.paths.right=1e-320"], "engine.paths.right", "by at least 1e-09"),
         (["hardware.memory_gib=1e300"], "engine.hardware.memory_gib", "between 1e-06 and"),
         (["hardware.efficiency.launch=1e300"], "engine.hardware.efficiency.launch", "seconds lie between"),
-        (["hardware=none"], "engine.hardware.memory_gib", "needs the setting"),
+        (["hardware=none"], "engine.hardware.memory_gib", "Set the machine with hardware=NAME, such as"),
+        (
+            ["engine.hardware=a100"],
+            "engine.hardware",
+            r"Set the machine with hardware=a100, without `engine.`",
+        ),
+        (
+            ["engine.hardware.memory_gib=4"],
+            "engine.hardware.tflops",
+            "number of it with hardware.memory_gib=48",
+        ),
+        (["hardware.tflops=null"], "engine.hardware.tflops", "to measure it."),
+        (["verifier=simulated", "verifier.memory_share=0.5"], "verifier.memory_share", "does nothing"),
+        (["verifier=simulated", "verifier.together=true"], "verifier.together", "set verifier.model"),
+        (
+            ["verifier=recorded", "strategy=best_of_n"],
+            "verifier.use",
+            "this engine plays none; set engine=replay",
+        ),
         (["verifier=simulated", f"verifier.model={READER}"], "verifier.memory_share", "together want 130%"),
         (
             ["verifier=simulated", "verifier.model=math-shepherd-7b", "engine.memory_share=0.5"],
@@ -1036,6 +1056,7 @@ def test_what_does_not_go_together_is_refused_before_anything_runs(words, path, 
 
 def test_recorded_paths_are_held_to_what_is_recorded(tmp_path):
     words = ["engine=sim", "engine.paths={use: recorded}", "task=recorded", "sampling=recorded"]
+    words += ["engine.context=40000"]
     assert assemble(compose([*words, "strategy.n=8"])).engine.most_samples == 8
     with pytest.raises(ConfigError, match=r"has 8 of each; set strategy\.n=8"):
         assemble(compose([*words, "strategy.n=9"]))
@@ -1050,13 +1071,52 @@ def test_recorded_paths_are_held_to_what_is_recorded(tmp_path):
         assemble(compose([*words, "strategy=beam_search", "verifier=fake"]))
 
 
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (
+            ["engine.context=9"],
+            "3 of 4 recorded samples have more than 9 tokens and will be cut; engine.context=9096 leaves",
+        ),
+        (
+            ["sampling=simulated", "engine.context=9000"],
+            "1 of 4 recorded samples have more than 4096 tokens and will be cut; sampling=recorded leaves",
+        ),
+        (["sampling=simulated"], "4096 tokens and will be cut; sampling=recorded engine.context=9096 leaves"),
+        (["engine.context=9000"], None),
+    ],
+)
+def test_samples_that_a_limit_cuts_are_told(tmp_path, words, message):
+    samples = [{"pred": "1", "tokens": tokens} for tokens in (9, 10, 4096, 5000)]
+    (tmp_path / "a.jsonl").write_text(json.dumps({"problem": "p", "answer": "1", "samples": samples}))
+    paths = f"engine.paths={{use: recorded, path: '{tmp_path}/a.jsonl'}}"
+    mapping = compose(["engine=sim", paths, "task=recorded", "sampling=recorded", "strategy.n=4", *words])
+    if message is None:
+        assemble(mapping)
+        return
+    with pytest.warns(UserWarning, match=message):
+        assemble(mapping)
+
+
+def test_recorded_scores_are_read_where_the_engine_plays_recorded_paths(tmp_path):
+    samples = [{"pred": str(n), "tokens": 9, "score": n / 4} for n in range(4)]
+    (tmp_path / "a.jsonl").write_text(json.dumps({"problem": "p", "answer": "3", "samples": samples}))
+    words = ["engine=sim", f"engine.paths={{use: recorded, path: '{tmp_path}/a.jsonl'}}", "task=recorded"]
+    words += ["sampling=recorded", "verifier=recorded", "strategy=best_of_n", "strategy.n=4"]
+    summary = run_config(compose(words), tmp_path / "run")
+    assert (summary.status, summary.accuracy) == ("complete", 1.0)
+
+
 def test_a_probe_measures_when_the_engine_is_opened(monkeypatch):
     from ttsflow.costs import probe
 
     monkeypatch.setattr(probe, "probed", lambda: (0.5, 20.0))
     part = assemble(compose(["engine=sim", "task=simulated", "hardware=cpu", f"engine.model={MODEL}"])).engine
     assert part.hardware.tflops is None
-    engine = part.open()
+    with pytest.warns(
+        UserWarning, match=r"hardware\.tflops=0\.5 hardware\.bandwidth=20\. Whatever else runs"
+    ):
+        engine = part.open()
     assert (engine.device.hardware.tflops, engine.device.hardware.bandwidth) == (0.5, 20.0)
     engine.submit(request((1,), max_tokens=2))
     drain(engine)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, field, fields
 
 from ttsflow.errors import ConfigError
@@ -69,10 +70,16 @@ class Hardware:
                 raise ConfigError(f"{word}; a number, or `probe: true` to measure it.", name)
 
     def measured(self) -> Hardware:
-        """Return it with what a probe of this machine found in place of what is missing."""
+        """Return it with what a probe of this machine found in place of what is missing, and say what."""
         if not self.probe:
             return self
         from ttsflow.costs.probe import probed  # noqa: PLC0415 - measuring takes a moment and needs numpy
 
-        tflops, bandwidth = probed()
+        tflops, bandwidth = (float(f"{number:.3g}") for number in probed())
+        warnings.warn(
+            f"this machine was measured: hardware.tflops={tflops:g} hardware.bandwidth={bandwidth:g}. "
+            "Whatever else runs on it makes both less; for the same seconds again, give them with "
+            "hardware.probe=false",
+            stacklevel=2,
+        )
         return Hardware(self.memory_gib, tflops, bandwidth, self.link, efficiency=self.efficiency)

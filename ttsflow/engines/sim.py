@@ -17,6 +17,7 @@ from ttsflow.engines.sim_sequence import Limits
 from ttsflow.errors import ConfigError
 from ttsflow.paths import PathsPart
 from ttsflow.protocols import Capabilities, Task
+from ttsflow.types import Sampling
 
 __all__ = ["GIB", "Sim", "blocks_of", "check_sizes", "taken_gib"]
 
@@ -165,6 +166,17 @@ class Sim:
         if own is not None:
             own(task)
 
+    def check_sampling(self, sampling: Sampling) -> None:
+        """Let paths that are known say what limits cut of them."""
+        own = getattr(self.paths, "check_limits", None)
+        if own is not None:
+            own(sampling.max_tokens, self._context)
+
+    @property
+    def _context(self) -> int:
+        # A sequence that could not be alone in the cache would wait for ever.
+        return min(self.context or self.shape.context, self.blocks * self.block_size)
+
     def roofline(self) -> Roofline:
         """Return how long things take on this device."""
         return Roofline(self.hardware, self.shape, self.weight_bits, self.kv_bits)
@@ -185,6 +197,5 @@ class Sim:
             self.capabilities,
             device,
             make,
-            # A sequence that could not be alone in the cache would wait for ever.
-            context=min(self.context or self.shape.context, blocks * self.block_size),
+            context=self._context,
         )

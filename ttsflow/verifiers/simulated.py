@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from statistics import NormalDist
 from typing import Any
@@ -27,6 +27,9 @@ from ttsflow.verifiers.batch import Batched, steps_of
 from ttsflow.verifiers.served import Served, opened
 
 __all__ = ["Simulated", "TimedVerifier"]
+
+#: Settings that say something of scores, not of the time that reading takes.
+_WITHOUT_MODEL = frozenset({"quality", "scores", "model"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +72,7 @@ class Simulated:
         if self.scores is None and not isinstance(engine, Sim):
             raise ConfigError("it reads the marks that engine=sim writes; another engine writes none.", "use")
         if self.model is None:
+            self._check_idle()
             return
         if not isinstance(engine, Sim):
             raise ConfigError("a verifier that takes simulated time needs engine=sim.", "model")
@@ -82,6 +86,15 @@ class Simulated:
                 "memory_share",
             )
         self._blocks(roofline)
+
+    def _check_idle(self) -> None:
+        """Refuse settings of a model where there is none."""
+        for item in fields(self):
+            if item.name not in _WITHOUT_MODEL and getattr(self, item.name) != item.default:
+                raise ConfigError(
+                    "does nothing, as reading takes no time; set verifier.model, such as math-shepherd-7b.",
+                    item.name,
+                )
 
     def open(self) -> Verifier:
         """Return the scores alone, without their time. Raises ``ConfigError`` where time was asked for."""

@@ -254,7 +254,7 @@ def _check_needs(setup: Setup, path: str, part: Any) -> None:
 def _check_source(setup: Setup) -> None:
     """Refuse parts that read recorded samples of another file than the engine plays back."""
     played = getattr(setup.engine, "source", None)
-    for name, part in (("task", setup.task), ("verifier", setup.verifier)):
+    for name, part in (("task", setup.task), *walk(setup.verifier, "verifier")):
         read = getattr(part, "source", None)
         if read is not None and played is not None and read != played:
             ours, theirs = (

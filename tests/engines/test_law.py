@@ -583,6 +583,12 @@ def test_a_step_that_its_limit_cut_is_played_under_that_limit(tmp_path):
     assert (len(tokens), text, finish, stop) == (9, "cut", "length", None)
 
 
+def test_a_character_that_a_border_has_cut_is_no_new_text(tmp_path):
+    cut = event((0,), text="one\n\ntwo \ufffd", finish="step", tokens_new=4)
+    play = Source(traced(tmp_path, cut, event((0, 0), text="one\n\ntwo \u00e9 end")).open_paths())
+    assert play(path=(0, 0), seed=1, stop=("\n\n",))[1] == "\u00e9 end"
+
+
 def test_a_separator_may_be_followed_by_what_its_token_reaches_beyond_it(tmp_path):
     play = Source(traced(tmp_path, event(text="step\n\n  ", finish="step")).open_paths())
     assert play(path=(0,), stop=("\n\n",))[1:] == ("step\n\n  ", "stop", "\n\n")

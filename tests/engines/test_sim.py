@@ -1107,6 +1107,20 @@ def test_recorded_scores_are_read_where_the_engine_plays_recorded_paths(tmp_path
     assert (summary.status, summary.accuracy) == ("complete", 1.0)
 
 
+def test_scores_of_another_file_than_the_engine_plays_are_refused(tmp_path):
+    """Regression: those that a simulated verifier takes from another one were looked up in the wrong file."""
+    samples = [{"pred": str(n), "tokens": 9, "score": n / 4} for n in range(4)]
+    (tmp_path / "a.jsonl").write_text(json.dumps({"problem": "p", "answer": "3", "samples": samples}))
+    words = ["engine=sim", f"engine.paths={{use: recorded, path: '{tmp_path}/a.jsonl'}}", "task=recorded"]
+    words += ["sampling=recorded", "verifier=simulated", "strategy=best_of_n", "strategy.n=4"]
+    words += ["verifier.model=skywork-prm-1.5b", "engine.memory_share=0.5"]
+    with pytest.raises(ConfigError, match="path and count must be equal") as caught:
+        assemble(compose([*words, "verifier.scores={use: recorded}"]))
+    assert caught.value.path == "verifier.scores.path"
+    own = f"verifier.scores={{use: recorded, path: '{tmp_path}/a.jsonl'}}"
+    assert run_config(compose([*words, own]), tmp_path / "run").accuracy == 1.0
+
+
 def test_a_probe_measures_when_the_engine_is_opened(monkeypatch):
     from ttsflow.costs import probe
 

@@ -111,7 +111,11 @@ def _take(
     if finish == "failed":
         return
     texts[problem, path] = text
-    said = text.removeprefix(texts.get((problem, path[:-1]), ""))
+    before = texts.get((problem, path[:-1]), "")
+    if not text.startswith(before):
+        # A character whose bytes were cut at the border of two steps reads otherwise once it is whole.
+        before = before.rstrip("\ufffd")
+    said = text.removeprefix(before)
     aside = get(event, "aside", TEXT, None)
     pieces.setdefault(problem, {}).setdefault(aside, {})[path] = Piece(tokens, said, finish)
 

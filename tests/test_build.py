@@ -159,6 +159,7 @@ def test_values_of_the_right_type_are_taken(registry, key, value, built):
         ("n", 1e3, "a whole number is wanted, got 1000.0 (float). Write 1000."),
         ("n", 2.5, "a whole number is wanted, got 2.5 (float)."),
         ("n", float("inf"), "a whole number is wanted, got inf (float)."),
+        ("share", 10**400, "a finite number is wanted, got one of more than 308 digits."),
         ("n", "4", "a whole number is wanted, got the text '4'. Write 4 without quotes."),
         ("n", "none", "a whole number is wanted, got the text 'none'. For nothing, write null."),
         ("n", True, "a whole number is wanted, got true (true or false). Write 1."),

@@ -15,7 +15,7 @@ PACKAGE = Path(ttsflow.__file__).parent
 #: From the bottom up: a module may import from its own line and from those above it.
 LAYERS = (
     "errors lineage confidence describe fingerprint fields majority metrics status interrupt sandbox",
-    "timeline",
+    "files timeline",
     "types order values registry hookspecs replace memory chances",
     "acceleration",
     "ops",

@@ -143,7 +143,7 @@ def _assemble(mapping: Mapping[str, Any], task: Task | None, *, checked: bool) -
     engine, faster = split_engine(mapping["engine"])
     setup = Setup(
         strategy=build("stage", mapping["strategy"], "strategy", registry),
-        engine=build("engine", engine, "engine", registry),
+        engine=_engine(engine, mapping),
         task=task or build("task", mapping.get("task"), "task", registry),
         verifier=build("verifier", verifier, "verifier", registry) if verifier else None,
         costs={name: build("cost", cost, f"cost.{name}", registry) for name, cost in costs.items()},
@@ -196,6 +196,23 @@ def split_engine(engine: Any) -> tuple[Any, dict[str, Any]]:
     return {key: value for key, value in engine.items() if key not in around}, around
 
 
+def _engine(engine: Any, mapping: Mapping[str, Any]) -> EnginePart:
+    """Build the engine; of a machine that cannot be one say where it is set."""
+    try:
+        part: EnginePart = build("engine", engine, "engine", plugins.load())
+    except ConfigError as error:
+        machine = engine.get("hardware") if isinstance(engine, Mapping) else None
+        if not error.path.startswith("engine.hardware") or machine == (mapping.get("hardware") or {"": ""}):
+            raise
+        how = "hardware=NAME, such as hardware=rtx4090"
+        if isinstance(machine, str):
+            how = f"hardware={machine}, without `engine.`"
+        elif machine:
+            how = "hardware=NAME, and one number of it with hardware.memory_gib=48, both without `engine.`"
+        raise type(error)(f"{error.message} Set the machine with {how}.", error.path) from error
+    return part
+
+
 def check(setup: Setup) -> None:
     """Refuse what each part alone cannot see: a strategy without what it needs."""
     setup.budget.check(setup.costs)
@@ -233,6 +250,7 @@ def _check_engine(setup: Setup) -> None:
         raise ConfigError("this engine cannot end a request, so no budget can be kept.", "budget")
     _ask(setup.engine, "check", "engine")
     _ask(setup.engine, "check_task", "", setup.task)
+    _ask(setup.engine, "check_sampling", "sampling", setup.sampling)
     _check_verifier(setup)
 
 
@@ -295,7 +313,7 @@ def _name_of(part: Any) -> str:
 def _check_source(setup: Setup) -> None:
     """Refuse parts that read recorded samples of another file than the engine plays back."""
     played = getattr(setup.engine, "source", None)
-    for name, part in (("task", setup.task), ("verifier", setup.verifier)):
+    for name, part in (("task", setup.task), *walk(setup.verifier, "verifier")):
         read = getattr(part, "source", None)
         if read is not None and played is not None and read != played:
             ours, theirs = (

@@ -7,7 +7,8 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import get_args
 
-from ttsflow.errors import ConfigError, DataError, suggest
+from ttsflow.errors import ConfigError, suggest
+from ttsflow.files import named_path
 from ttsflow.recordings import Count, Recording, Sample, read_recordings
 
 __all__ = ["SHIPPED", "Library", "check_count", "library"]
@@ -58,10 +59,7 @@ def library(path: str | None, count: Count = "tokens") -> Library:
 
     A file that has not changed is read once. Raises ``DataError``.
     """
-    try:
-        file = SHIPPED if path is None else Path(path).expanduser()
-    except RuntimeError as error:
-        raise DataError(f"{path}: {error}") from error
+    file = SHIPPED if path is None else named_path(path, "path")
     try:
         facts = file.stat()
         stamp = (facts.st_mtime_ns, facts.st_size)

@@ -217,7 +217,7 @@ class EngineRequest:
     runs earlier. With ``stream`` every engine step reports new tokens; otherwise one report at the
     end suffices. ``logprobs`` asks for that many top log-probabilities per token, ``certainty`` for the
     distance of each token's distribution from the uniform one. ``problem`` and ``path`` say whose
-    sample it is: together with the run's seed they made ``seed``.
+    sample it is: together with the run's seed they made ``seed``. ``aside`` is that of the ``Request``.
     """
 
     id: str
@@ -232,6 +232,7 @@ class EngineRequest:
     certainty: bool = False
     problem: str = ""
     path: Path = ()
+    aside: str | None = None
 
 
 class Progress(NamedTuple):
@@ -239,7 +240,8 @@ class Progress(NamedTuple):
 
     ``finish`` is stop (end of text, ``stop`` None; or the stop string named by ``stop``), length, or
     failed with a ``reason``. Tokens of a stop string, and one end-of-text token, are part of
-    ``tokens``: they were decoded. ``cached`` counts prompt tokens served from the prefix cache.
+    ``tokens``: they were decoded. ``cached`` counts prompt tokens served from the prefix cache; it comes with
+    ``finish``, so that nobody knows it of a request that was aborted.
     ``certainties`` are KL(uniform || p) in nats, p the model's own distribution of each token.
     """
 

@@ -97,6 +97,7 @@ class Rules:
             certainty=self.certainty,
             problem=problem.id,
             path=asked.path,
+            aside=asked.request.aside,
         )
 
     def candidate(self, problem: Problem, asked: Asked, prompt: Tokens, end: Progress) -> Candidate:

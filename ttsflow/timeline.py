@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -14,6 +15,8 @@ __all__ = ["FILE", "Moment", "Timeline", "read_timeline", "write_timeline"]
 FILE = "timeline.csv"
 #: Moments kept; beyond that every second one is dropped.
 _MOST = 4096
+#: Seconds and counts that are read: what a picture can be drawn of, and more than any run has.
+_MOST_SECONDS, _MOST_COUNT = 1e15, 10**15
 
 
 class Moment(NamedTuple):
@@ -72,17 +75,39 @@ def read_timeline(folder: Path) -> list[Moment]:
     try:
         with path.open(encoding="utf-8", newline="") as file:
             rows = list(csv.reader(file))
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, ValueError, csv.Error) as error:
         raise DataError(
             f"{folder} holds no {FILE} that can be read; runs on engine=sim write one: {error}"
         ) from error
-    moments = []
+    if rows and tuple(rows[0]) != Moment._fields:
+        raise DataError(f"{path}:1: is no timeline; its first line must be {','.join(Moment._fields)}")
+    moments: list[Moment] = []
     for number, row in enumerate(rows[1:], 2):
         try:
-            seconds, *counts = row
-            moments.append(Moment(float(seconds), *map(int, counts)))
-        except (ValueError, TypeError) as error:
+            moments.append(_moment(row, moments[-1].seconds if moments else 0.0))
+        except ValueError as error:
             raise DataError(f"{path}:{number}: is no moment of a timeline: {error}") from error
     if not moments:
         raise DataError(f"{path} is empty")
     return moments
+
+
+def _moment(row: Sequence[str], before: float) -> Moment:
+    """Return the moment in a line behind one at ``before``. Raises ``ValueError``."""
+    if len(row) != len(Moment._fields):
+        msg = f"{len(Moment._fields)} numbers are wanted, found {len(row)}"
+        raise ValueError(msg)
+    for name, text in zip(Moment._fields, row, strict=True):
+        if len(text) > 40:
+            msg = f"{name} has {len(text)} characters"
+            raise ValueError(msg)
+    seconds = float(row[0])
+    if not (math.isfinite(seconds) and before <= seconds <= _MOST_SECONDS):
+        msg = f"seconds are finite and never fall, found {row[0]} after {before:g}"
+        raise ValueError(msg)
+    counts = [int(text) for text in row[1:]]
+    for name, count in zip(Moment._fields[1:], counts, strict=True):
+        if not 0 <= count <= _MOST_COUNT:
+            msg = f"{name} must lie between 0 and {_MOST_COUNT:,}, found {count}"
+            raise ValueError(msg)
+    return Moment(seconds, *counts)

@@ -84,7 +84,10 @@ def check_literal(value: Any, allowed: tuple[Any, ...], path: str) -> Any:
 def check_scalar(value: Any, wanted: type, path: str, *, optional: bool = False) -> Any:
     """Return ``value`` when it is of the type ``wanted``; a whole number may stand for a float."""
     if wanted is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
+        try:
+            return float(value)
+        except OverflowError as error:
+            raise ConfigError("a finite number is wanted, got one of more than 308 digits.", path) from error
     if type(value) is wanted:
         if isinstance(value, str):
             _check_text(value, path, optional=optional)

@@ -42,7 +42,21 @@ def test_nothing_is_written_of_an_engine_that_keeps_no_count(tmp_path):
         read_timeline(tmp_path)
 
 
-@pytest.mark.parametrize("line", ["1.0,2", "soon,1,1,1,1,1,1,1,1,1", "1.0,1,1,1,1,1,1,1,1,1,1"])
+ONES = ",1,1,1,1,1,1,1,1"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "1.0,2",
+        "",
+        f"soon,1{ONES}",
+        f"1.0,1{ONES},1",
+        *(f"{seconds},1{ONES}" for seconds in ("nan", "inf", "-1", "0.4", "1e308", "1e999")),
+        *(f"1.0,{count}{ONES}" for count in ("-1", "1.5", "9" * 400, str(10**20), "x" * 1000, "")),
+    ],
+    ids=lambda line: line[:20],
+)
 def test_a_broken_line_is_named(tmp_path, line):
     write_timeline(tmp_path, [moment(0.5)])
     with (tmp_path / FILE).open("a") as file:
@@ -54,6 +68,22 @@ def test_a_broken_line_is_named(tmp_path, line):
 def test_a_file_without_moments_is_refused(tmp_path):
     (tmp_path / FILE).write_text(",".join(Moment._fields) + "\n")
     with pytest.raises(DataError, match="is empty"):
+        read_timeline(tmp_path)
+
+
+@pytest.mark.parametrize("header", ["seconds,running", "a,b,c,d,e,f,g,h,i,j", "0.0,0,0,0,0,0,0,0,0,0"])
+def test_a_table_of_something_else_is_refused(tmp_path, header):
+    (tmp_path / FILE).write_text(f"{header}\n0.5,1{ONES}\n")
+    with pytest.raises(
+        DataError, match=rf"{FILE}:1: is no timeline; its first line must be seconds,running,"
+    ):
+        read_timeline(tmp_path)
+
+
+@pytest.mark.parametrize("text", ["x" * 200_000, "\udcff", "a\0b"])
+def test_what_is_no_table_is_refused(tmp_path, text):
+    (tmp_path / FILE).write_bytes(text.encode("utf-8", "surrogateescape"))
+    with pytest.raises(DataError, match=f"{FILE}"):
         read_timeline(tmp_path)
 
 
@@ -98,7 +128,31 @@ def test_an_unknown_kind_of_picture_is_refused(tmp_path):
         draw([moment(0.0)], tmp_path / "a.docx")
 
 
-@pytest.mark.parametrize("name", ["a.png", "a.pdf"])
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("nowhere/a.svg", "cannot be written: there is no folder"),
+        ("folder.svg", "cannot be written: it is a folder"),
+        ("a.docx", "no kind of picture"),
+        ("x" * 300 + ".svg", "cannot be written: File name too long"),
+    ],
+)
+def test_a_picture_without_a_place_is_refused_before_anything_is_printed(tmp_path, capsys, name, message):
+    write_timeline(tmp_path, [moment(0.5)])
+    (tmp_path / "folder.svg").mkdir()
+    assert cli.main(["timeline", str(tmp_path), "-o", str(tmp_path / name)]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert message in " ".join(err.split())
+
+
+def test_a_disk_that_is_full_is_told(tmp_path):
+    (tmp_path / "full.svg").symlink_to("/dev/full")
+    with pytest.raises(ConfigError, match="cannot be written: No space left"):
+        draw([moment(0.0)], tmp_path / "full.svg")
+
+
+@pytest.mark.parametrize("name", ["a.png", "a.pdf", "a.PNG", "a.Svg"])
 def test_other_kinds_of_pictures(tmp_path, name):
     draw([moment(0.0), moment(1.0, 2)], tmp_path / name)
     assert (tmp_path / name).stat().st_size > 1000

@@ -224,9 +224,21 @@ def test_settings_win_over_what_is_usual(tmp_path):
     [
         ("{", "cannot be read"),
         ("[1]", "is no mapping"),
-        ({**CONFIG, "vocab_size": "100"}, "vocab_size must be a whole number above 0, got '100'"),
-        ({**CONFIG, "num_hidden_layers": 0}, "num_hidden_layers must be a whole number above 0"),
+        ("[" * 200_000, "nested too deeply"),
+        ({**CONFIG, "vocab_size": "100"}, 'vocab_size must be a whole number from 1 to .*, found "100"'),
+        ({**CONFIG, "num_hidden_layers": 0}, "num_hidden_layers must be a whole number from 1"),
+        (
+            {**CONFIG, "hidden_size": 10**320},
+            "hidden_size must be a whole number from 1 to 100,000,000, found",
+        ),
+        ({**CONFIG, "hidden_size": 10**9}, "hidden_size must be a whole number"),
+        ({**CONFIG, "num_attention_heads": 100}, "head_dim must be a whole number from 1 to .*, found 0"),
         ({**CONFIG, "head_dim": True}, "head_dim must be"),
+        ({**CONFIG, "tie_word_embeddings": "false"}, "tie_word_embeddings must be true or false"),
+        ({"text_config": 5}, "its text_config is no mapping"),
+        ({"text_config": [CONFIG]}, "its text_config is no mapping"),
+        ({**CONFIG, "num_experts": "8"}, 'num_experts must be a whole number from 0 to .*, found "8"'),
+        ({**CONFIG, "n_routed_experts": [1]}, "n_routed_experts must be a whole number from 0"),
         ({"hidden_size": 64, "vocab_size": 100}, "has no intermediate_size, num_attention_heads, num_hidden"),
         ({**CONFIG, "num_local_experts": 8}, "is a mixture of experts"),
         ({**CONFIG, "n_routed_experts": 64}, "is a mixture of experts"),
@@ -237,6 +249,28 @@ def test_what_is_no_dense_decoder_is_refused(tmp_path, data, message):
         shape_of(written(tmp_path, data))
     assert caught.value.path == "model"
     assert str(tmp_path) in str(caught.value)
+
+
+@pytest.mark.parametrize("absent", [None, 0, 1])
+def test_a_dense_model_may_say_that_it_has_no_experts(tmp_path, absent):
+    assert shape_of(written(tmp_path, {**CONFIG, "num_experts": absent, "text_config": {}})).layers
+
+
+@pytest.mark.parametrize("name", ["x" * 300, "~nouser/x", "a\0b"])
+def test_a_model_that_no_file_can_be_called(name):
+    with pytest.raises(ConfigError, match="cannot be read") as caught:
+        shape_of(name)
+    assert caught.value.path == "model"
+
+
+def test_a_cache_of_few_bits_takes_parts_of_a_byte():
+    """Regression: they were rounded down, so that a small model needed none and others too few."""
+    small = ModelShape(
+        layers=1, hidden=1, inner=1, heads=1, kv_heads=1, head=1, vocab=1, tied=True, context=9
+    )
+    assert small.kv_bytes(2) == 0.5
+    assert small.kv_bytes(3) == 0.75
+    assert SMALL.kv_bytes(16) == 256
 
 
 def test_an_unknown_model_is_refused_with_the_nearest_one(tmp_path):
@@ -256,6 +290,9 @@ def test_an_unknown_model_is_refused_with_the_nearest_one(tmp_path):
         ({"tflops": -1.0}, "tflops", "must be above 0"),
         ({"bandwidth": math.inf}, "bandwidth", "must be above 0"),
         ({"link": math.nan}, "link", "must be above 0"),
+        ({"memory_gib": 1e300}, "memory_gib", "between 1e-06 and 1e.09, got 1e.300"),
+        ({"memory_gib": 10**400}, "memory_gib", "between 1e-06 and 1e.09, got 1000"),
+        ({"bandwidth": 1e-300}, "bandwidth", "between 1e-06"),
         ({"tflops": None}, "tflops", "is missing; a number, or `probe: true`"),
         ({"bandwidth": None}, "bandwidth", "is missing"),
         ({"probe": True}, "tflops", "leave it null"),
@@ -275,12 +312,26 @@ def test_a_machine_without_sense_is_refused(settings, path, message):
         ({"attention": math.nan}, "attention"),
         ({"launch": -1e-9}, "launch"),
         ({"sequence": math.inf}, "sequence"),
+        ({"launch": 1e300}, "launch"),
+        ({"sequence": 1.7e308}, "sequence"),
+        ({"compute": 1e-300}, "compute"),
     ],
 )
 def test_factors_without_sense_are_refused(settings, path):
     with pytest.raises(ConfigError) as caught:
         Efficiency(**settings)
     assert caught.value.path == path
+
+
+@pytest.mark.parametrize("number", [1e-6, 1e9])
+@pytest.mark.parametrize("share", [1e-6, 1.0])
+def test_the_least_and_the_most_machine_have_finite_times(number, share):
+    efficiency = Efficiency(share, share, share, launch=1e9, sequence=1e9)
+    machine = Hardware(number, number, number, number, efficiency=efficiency)
+    roofline = Roofline(machine, shape_of("qwen2.5-math-7b"))
+    span = roofline.span(10_000, 10**9, 10**6, Reading(10**5, 10**10, 10**6, 100, 100))
+    assert all(math.isfinite(value) for value in (*span, roofline.transfer(10**9)))
+    assert span.seconds > 0
 
 
 def test_a_machine_of_a_data_sheet_is_measured_already():
@@ -296,7 +347,12 @@ def test_a_probe_finds_what_this_machine_can_do(monkeypatch):
     monkeypatch.setattr(probe, "probed", lambda: found)
     efficiency = Efficiency(compute=0.5)
     machine = Hardware(8, probe=True, link=3.0, efficiency=efficiency)
-    assert machine.measured() == Hardware(8, *found, 3.0, efficiency=efficiency)
+    with pytest.warns(UserWarning, match="for the same seconds again, give them with hardware.probe=false"):
+        measured = machine.measured()
+    rounded = [pytest.approx(value, rel=0.005) for value in found]
+    assert [measured.tflops, measured.bandwidth] == rounded
+    assert (measured.memory_gib, measured.link, measured.efficiency) == (8, 3.0, efficiency)
+    assert not measured.probe
 
 
 @pytest.mark.parametrize(

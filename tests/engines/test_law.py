@@ -24,6 +24,7 @@ from ttsflow.errors import ConfigError, DataError, EngineDead
 from ttsflow.ops import EngineRequest
 from ttsflow.paths import PathsPart
 from ttsflow.plugins import load
+from ttsflow.registry import config_folder
 from ttsflow.run import run_config
 from ttsflow.tasks.simulated import SimulatedTask
 from ttsflow.testing import FakeTask, run_fake
@@ -497,7 +498,9 @@ def test_what_a_path_decoded_and_how_it_ended(tmp_path):
     assert len(play(path=(2,), seed=4)[0]) == 1
     # One that was ended early or failed says nothing of how long it would have been: others stand in for it.
     # None of them is shorter than what was seen of it.
-    donors = [{play(path=(path,), seed=path * 100 + i)[1] for i in range(40)} for path in (3, 4)]
+    donors = [
+        {play(path=(path,), seed=path * 100 + i, stop=("\n",))[1] for i in range(40)} for path in (3, 4)
+    ]
     assert donors == [{"step\n", "cut"}, {"step\n", "cut", "nothing"}]
     # At a depth that the run did not reach the nearest one has to do.
     assert {play(path=(0, 0, 0, 7), seed=seed)[1] for seed in range(100, 140)} == {"end"}
@@ -509,26 +512,122 @@ def test_where_all_were_ended_early_they_are_all_there_is(tmp_path):
 
 
 def test_what_was_asked_aside_is_no_part_of_the_search(tmp_path):
-    play = Source(traced(tmp_path, event((0,)), event((0, 0), aside="probe", text="?")).open_paths())
-    assert play(path=(0, 0), seed=7)[1] == event()["text"]
+    step, greedy = "a step\n\n", "a step\n\ngreedy\n\n"
+    play = Source(
+        traced(
+            tmp_path,
+            event((0,), text=step, finish="step"),
+            event((0, 0), aside="rollout", text=greedy, finish="step"),
+            event((0, 0, 0), aside="rollout", text=f"{greedy}end"),
+        ).open_paths()
+    )
+    asked = {"stop": ("\n\n",)}
+    # Those of the search come from the search, at any depth, and rollouts from rollouts.
+    assert play(path=(0, 1), seed=6, **asked)[1] == step
+    assert play(path=(0, 0), seed=7, aside="rollout", **asked)[1:] == ("greedy\n\n", "stop", "\n\n")
+    assert play(path=(0, 0, 0), seed=8, aside="rollout", **asked)[1] == "end"
+    assert play(path=(0, 7, 0), seed=9, aside="rollout", **asked)[1] == "end"
+    with pytest.raises(DataError, match="has no probes of problem 'p', which this strategy asks for"):
+        play(path=(0, 0), aside="probe")
+
+
+def test_a_probe_is_played_behind_the_words_it_was_asked_with(tmp_path):
+    step = event((0,), text="a step", finish="step", tokens_new=2)
+    paths = traced(
+        tmp_path, step, event((0, 0), aside="probe", text="a step So: 7", tokens_new=1)
+    ).open_paths()
+    play = Source(paths)
+    parent = play(path=(0,), seed=1, max_tokens=2)[0]
+    words = paths.tokenize(" So: ")
+    asked = {"path": (0, 0), "aside": "probe", "seed": 2}
+    assert play(prompt=(*parent, *words), **asked)[1:] == ("7", "stop", None)
+    with pytest.raises(DataError, match="did not ask it with the words 'Well: '"):
+        play(prompt=(*parent, *paths.tokenize("Well: ")), **asked)
+
+
+STEPS = (
+    event((0,), text="step\n\n", finish="step"),
+    event((1,), text="cut", finish="step", tokens_new=9),
+    event((0, 0), text="step\n\nend"),
+)
+
+
+@pytest.mark.parametrize(
+    ("events", "asked", "message"),
+    [
+        # A whole trajectory of a run that made steps, cut and uncut ones, and a step of longer ones.
+        (STEPS, {"path": (0,)}, "0 of problem 'p' decodes: the run ended it as a step of 5 tokens"),
+        (STEPS, {"path": (1,), "stop": ("\n\n",)}, "the run ended it as a step of 9 tokens"),
+        (STEPS, {"path": (7,)}, "the run ended it as a step"),
+        # A step of a run that made none, or longer ones.
+        ([event(text="one\n\ntwo")], {"path": (0,), "stop": ("\n\n",)}, r"went on behind '\\n\\n'"),
+        ([event(text="one\n\ntwo")], {"path": (3,), "stop": ("\n\n",)}, r"went on behind '\\n\\n'"),
+        (
+            [event(text="a line\nand another one of a step\n\n", finish="step")],
+            {"path": (0,), "stop": ("\n",)},
+            r"went on behind '\\n'",
+        ),
+    ],
+)
+def test_what_ends_elsewhere_than_in_the_run_is_refused(tmp_path, events, asked, message):
+    play = Source(traced(tmp_path, *events).open_paths())
+    with pytest.raises(DataError, match=message) as caught:
+        play(**asked)
+    assert "the separator and the limits of a step that the run was made with" in str(caught.value)
+    assert caught.value.path == "engine.paths.run"
+
+
+def test_a_step_that_its_limit_cut_is_played_under_that_limit(tmp_path):
+    play = Source(traced(tmp_path, *STEPS).open_paths())
+    tokens, text, finish, stop = play(path=(1,), stop=("\n\n",), max_tokens=9)
+    assert (len(tokens), text, finish, stop) == (9, "cut", "length", None)
+
+
+def test_a_character_that_a_border_has_cut_is_no_new_text(tmp_path):
+    cut = event((0,), text="one\n\ntwo \ufffd", finish="step", tokens_new=4)
+    play = Source(traced(tmp_path, cut, event((0, 0), text="one\n\ntwo \u00e9 end")).open_paths())
+    assert play(path=(0, 0), seed=1, stop=("\n\n",))[1] == "\u00e9 end"
+
+
+def test_a_separator_may_be_followed_by_what_its_token_reaches_beyond_it(tmp_path):
+    play = Source(traced(tmp_path, event(text="step\n\n  ", finish="step")).open_paths())
+    assert play(path=(0,), stop=("\n\n",))[1:] == ("step\n\n  ", "stop", "\n\n")
+
+
+BAD_PATHS = (3, "abc", [], [[1]], ["a"], [7, "a"], [-1], [True], [1.5], {"0": 0})
+BAD_COUNTS = (-1, True, 2.7, "many", [], 100_000_000, 10**400)
 
 
 @pytest.mark.parametrize(
     ("line", "message"),
     [
         ("{", r"trace\.jsonl:2: is no event of a trace: Expecting"),
-        ("7", "is no event of a trace"),
-        ('{"event": "candidate"}', "is no event of a trace: 'problem'"),
+        ("7", "is no event of a trace: must be an object, found 7"),
+        ('{"event": "candidate"}', "is no event of a trace: `problem` must be text, found none"),
         (
             json.dumps(event(finish=None)).replace('"finish": null, ', "").replace(', "finish": null', ""),
-            "'finish'",
+            "`finish` must be one of step, stop, length, aborted, failed, found none",
         ),
-        (json.dumps(event(path=3)), "not iterable"),
-        (json.dumps(event(path=[[1]])), "unhashable"),
-        (json.dumps(event(tokens_new="many")), "invalid literal"),
-        (json.dumps(event(text=None)), "is no event of a trace"),
+        (json.dumps(event(finish="nonsense")), "`finish` must be one of"),
+        (json.dumps(event(finish=["stop"])), "`finish` must be one of"),
+        *((json.dumps(event(path=path)), "`path` must be a list of") for path in BAD_PATHS),
+        *((json.dumps(event(tokens_new=count)), "`tokens_new` must be a whole") for count in BAD_COUNTS),
+        (json.dumps(event(tokens_new=0)).replace(": 0", ": 1e999"), "`tokens_new` must be a whole"),
+        *(
+            (
+                json.dumps({"event": "start", "problem": "p", "prompt": "", "prompt_tokens": count}),
+                "`prompt_tok",
+            )
+            for count in BAD_COUNTS
+        ),
+        (json.dumps(event(text=None)), "`text` must be text"),
+        (json.dumps(event(text="\ud800")), "surrogates not allowed"),
+        (json.dumps(event(problem="\ud800")), "surrogates not allowed"),
+        (json.dumps(event(aside=["probe"])), "`aside` must be text"),
+        ("[" * 200_000, "is no event of a trace"),
         ("\udcff", "is no event of a trace"),
     ],
+    ids=lambda value: str(value)[:40],
 )
 def test_a_broken_line_is_named(tmp_path, line, message):
     traced(tmp_path, event())
@@ -556,10 +655,37 @@ def test_a_folder_without_a_trace_is_refused(tmp_path):
         traced(tmp_path, {"event": "start", "problem": "p"}).check()
 
 
+@pytest.mark.parametrize(
+    ("run", "message"),
+    [
+        ("~nouser/x", "cannot be read"),
+        ("a\0b", "cannot be read"),
+        ("x" * 300, "cannot be read: File name too"),
+    ],
+)
+def test_a_run_that_no_folder_can_be_called(run, message):
+    with pytest.raises(DataError, match=message) as caught:
+        Traced(run).check()
+    assert caught.value.path == "run"
+
+
+def test_a_trace_that_is_a_folder_is_refused(tmp_path):
+    (tmp_path / "trace.jsonl").mkdir()
+    with pytest.raises(DataError, match=r"trace\.jsonl cannot be read: Is a directory"):
+        Traced(str(tmp_path)).check()
+
+
+def test_a_folder_of_runs_names_them(tmp_path):
+    for name in "ab":
+        traced(tmp_path / name, event())
+    with pytest.raises(DataError, match=rf"Runs below it: {tmp_path}/a, {tmp_path}/b\."):
+        Traced(str(tmp_path)).check()
+
+
 def test_a_problem_that_was_not_asked_ends_the_run_with_the_reason(tmp_path):
     made(tmp_path / "made", "strategy=single")
     words = [f"engine.paths={{use: trace, run: '{tmp_path / 'made'}'}}", "engine.model=smollm2-135m"]
-    with pytest.raises(DataError, match=r"the trace has no problem '.*'; run the task it was made with"):
+    with pytest.raises(DataError, match=r"the trace has no problem '.*', but 4 others; .* `limit=4`"):
         run_config(compose(["engine=sim", *words, "task=arithmetic", "limit=6"]), tmp_path / "played")
 
 
@@ -602,6 +728,43 @@ def test_a_law_of_a_run_may_be_played_back_as_well(tmp_path):
     assert {name: told(row) for name, row in before.items()} == {
         name: told(row) for name, row in after.items()
     }
+
+
+#: What ends candidates early: who would have been longer is drawn anew.
+EARLY = {"ffs", "short_m_at_k"}
+
+
+#: Nothing is known of single tokens.
+REFUSED = {"cisc", "deepconf", "deepconf_online", "self_certainty"}
+SHIPPED = sorted(file.stem for file in config_folder("ttsflow.conf").joinpath("strategy").glob("*.yaml"))
+
+
+@pytest.mark.parametrize("name", [name for name in SHIPPED if name not in REFUSED])
+def test_every_strategy_that_the_simulator_runs_is_played_back_from_its_own_trace(tmp_path, name):
+    """To the token, with probes, rollouts and what the cache found; and to the second."""
+    words = [f"strategy={name}", "task=simulated", "task.size=3", "verifier=simulated"]
+    words += [] if name in {"single", "recipe"} else ["strategy.n=8"]
+    before = made(tmp_path / "made", *words, engine="sim")
+    paths = f"engine.paths={{use: trace, run: '{tmp_path / 'made'}'}}"
+    after = made(tmp_path / "played", *words, paths, engine="sim")
+    for problem, row in before.items():
+        told_before, told_after = (
+            told(one) | {field: one["usage"][field] for field in ("cached", "seconds")}
+            for one in (row, after[problem])
+        )
+        for field in ("output", "aborted", "cached") if name in EARLY else ():
+            del told_before[field], told_after[field]
+        assert told_after == told_before
+        assert told_before["decoded"] > 0
+
+
+def test_steps_are_not_played_as_trajectories(tmp_path):
+    """Regression: all were "cut by sampling.max_tokens", without an answer."""
+    words = ["task=simulated", "task.size=2", "verifier=simulated", "strategy.n=4"]
+    made(tmp_path / "made", "strategy=beam_search", *words, engine="sim")
+    paths = f"engine.paths={{use: trace, run: '{tmp_path / 'made'}'}}"
+    with pytest.raises(DataError, match="the run ended it as a step"):
+        made(tmp_path / "played", "strategy=majority", *words, paths, engine="sim")
 
 
 def test_greedy_samples_of_one_problem_are_equal_on_an_engine():

@@ -1,6 +1,7 @@
 """The simulated engine: what it plays, who runs when, how long it takes, and the verifier beside it."""
 
 import itertools
+import json
 import math
 from dataclasses import replace
 from types import SimpleNamespace
@@ -24,6 +25,7 @@ from ttsflow.errors import ConfigError, DataError
 from ttsflow.ops import EngineRequest
 from ttsflow.plugins import load
 from ttsflow.protocols import Engine, EnginePart, Leaping
+from ttsflow.run import run_config
 from ttsflow.tasks.recorded import Recorded
 from ttsflow.tasks.simulated import SimulatedTask
 from ttsflow.testing import run_fake
@@ -649,6 +651,63 @@ def test_together_it_reads_beside_the_generator():
     assert [v.id for v in verdicts] == ["b"]
 
 
+def together_with(sizes, *, generated=200, **settings):
+    """Read candidates of these sizes beside a generator; return engine and verifier when all is done."""
+    engine = sim(law=fixed(generated), memory_share=0.4).open()
+    part = Simulated(model=READER, together=True, **settings)
+    verifier = part.open_beside(engine, SimulatedTask())
+    engine.submit(request((1, 2, 3)))
+    engine.step()
+    for number, size in enumerate(sizes):
+        first = FAR * (number + 1)
+        verifier.submit(f"v{number}", PROBLEM, candidate((number,), (), range(first, first + size)))
+    waiting = len(sizes)
+    while waiting or engine.batch.running:
+        waiting -= len(verifier.step())
+        engine.step()
+    return engine, verifier
+
+
+def busy(engine, verifier):
+    """Return the seconds that both models have kept compute and memory busy."""
+    devices = engine.device, verifier._reader._own
+    return sum(d.compute for d in devices), sum(d.memory for d in devices)
+
+
+@pytest.mark.parametrize("generated", [200, 4000])
+def test_many_short_and_a_long_candidate_take_as_long_in_either_order(generated):
+    """Regression: the whole batch took the shares of its last iteration, and was faster than the roofline."""
+    clocks = []
+    for sizes in ([10] * 60 + [6000], [6000] + [10] * 60):
+        engine, verifier = together_with(sizes, generated=generated, seats=1)
+        assert max(busy(engine, verifier)) <= engine.now() * (1 + 1e-9)
+        clocks.append(engine.now())
+    assert clocks[0] == pytest.approx(clocks[1], rel=0.01)
+
+
+@settings(max_examples=40)
+@given(
+    sizes=st.lists(st.integers(1, 3000), min_size=1, max_size=12),
+    generated=st.integers(2, 600),
+    seats=st.integers(1, 8),
+    batch_tokens=st.integers(8, 4000),
+)
+def test_two_models_at_once_are_no_faster_than_what_they_need_together(sizes, generated, seats, batch_tokens):
+    engine, verifier = together_with(sizes, generated=generated, seats=seats, batch_tokens=batch_tokens)
+    assert max(busy(engine, verifier)) <= engine.now() * (1 + 1e-9)
+    alone = verifier._reader._own.clock
+    assert engine.now() >= alone * (1 - 1e-9)
+
+
+def test_while_something_is_moved_to_the_host_it_keeps_nothing_busy():
+    """Regression: the shares of the iteration counted for the time of the transfer as well."""
+    engine = two_that_do_not_fit(offload_gib=1.0)
+    without = two_that_do_not_fit(offload_gib=1.0, hardware=replace(FAST, link=1e9))
+    assert engine.batch.swapped > 1e-5 > without.batch.swapped
+    assert engine.device.memory == pytest.approx(without.device.memory, rel=1e-9)
+    assert engine.device.compute == pytest.approx(without.device.compute, rel=1e-9)
+
+
 def test_a_jump_ends_where_the_verifier_has_read():
     engine, verifier = beside(together=True)
     engine.submit(request((1, 2, 3)))
@@ -693,6 +752,34 @@ def test_an_engine_that_was_asked_something_is_busy_before_its_first_step():
     engine.submit(request((1, 2, 3)))
     assert verifier.step() == []
     assert engine.now() == 0
+
+
+@pytest.mark.parametrize(("prompt", "shared"), [((0,) * 64, False), (tuple(range(1, 65)), True)])
+def test_prompts_of_which_only_the_length_is_known_share_nothing_between_problems(prompt, shared):
+    """Regression: recorded prompts are all zeros, so that those of equal length were taken for one."""
+    engine, verifier = beside(prefix_cache=True)
+    before = 0.0
+    for number, problem in enumerate(SimulatedTask().problems()[:2]):
+        first = FAR * (number + 1)
+        verifier.submit(problem.id, problem, candidate((0,), prompt, range(first, first + 32)))
+        verifier.step()
+        found = 64 if shared and number else 0
+        expected = reads(96 - found, before=found).seconds
+        assert engine.now() - before == pytest.approx(expected, rel=1e-9)
+        before = engine.now()
+
+
+def test_a_token_is_not_taken_for_a_prompt_whose_hash_it_is():
+    engine, verifier = beside(prefix_cache=True)
+    prompt = tuple(range(1, 65))
+    first = (*range(FAR, FAR + 95), hash(prompt))
+    grown = (*first, *range(2 * FAR, 2 * FAR + 32))
+    for number, (tokens, new, found) in enumerate((((), 0, 0), (first, 96, 64), (grown, 32, 160))):
+        before = engine.now()
+        verifier.submit(f"v{number}", PROBLEM, candidate((0,), prompt, tokens, new))
+        verifier.step()
+        read = 64 + len(tokens) - found
+        assert engine.now() - before == pytest.approx(reads(read, before=found).seconds, rel=1e-9)
 
 
 @pytest.mark.parametrize("together", [True, False])
@@ -846,6 +933,38 @@ def test_recorded_samples_are_those_of_replay(name, mapping):
 
 
 @pytest.mark.parametrize(
+    ("engine", "verifier", "wanted"),
+    [
+        ({"memory_share": 0.5}, {"memory_share": 0.5}, None),
+        ({"memory_share": 0.5}, {"memory_share": 0.6}, r"110% of the device's memory \(26\.4 of 24 GiB\)"),
+        # A KV cache of its own counts with weights and reserve, whatever the share says.
+        ({"kv_gib": 20, "memory_share": 0.1}, {"memory_share": 0.9}, r"\(45\.0 of 24 GiB\)"),
+        ({"kv_gib": 5, "memory_share": 0.9}, {"memory_share": 0.6}, None),
+        ({"kv_gib": 5, "reserve_gib": 3}, {"memory_share": 0.6}, r"\(25\.3 of 24 GiB\)"),
+    ],
+)
+def test_two_models_take_no_more_than_the_device_has(engine, verifier, wanted):
+    part = Sim(Hardware(24, 165, 1008), **engine)
+    reader = Simulated(model="skywork-prm-1.5b", **verifier)
+    if wanted is None:
+        reader.check_beside(part)
+        return
+    with pytest.raises(ConfigError, match=wanted) as caught:
+        reader.check_beside(part)
+    assert caught.value.path == "memory_share"
+
+
+def test_a_cache_of_its_own_leaves_room_for_the_reserve():
+    hardware = Hardware(24, 165, 1008)
+    assert Sim(hardware, kv_gib=20.0, reserve_gib=1.0).blocks > 0
+    with pytest.raises(
+        ConfigError, match=r"20 GiB beside 2\.9 GiB of weights and a reserve of 2 GiB"
+    ) as caught:
+        Sim(hardware, kv_gib=20.0, reserve_gib=2.0)
+    assert caught.value.path == "kv_gib"
+
+
+@pytest.mark.parametrize(
     ("changes", "path", "message"),
     [
         ({"weight_bits": 7}, "weight_bits", "a number has 2, 3, 4, 5, 6, 8, 16, 32 bits, got 7"),
@@ -896,7 +1015,28 @@ def refused(*words):
         (["engine.paths={use: laws}"], "engine.paths.use", "Did you mean 'law'?"),
         (["engine.paths.end=0"], "engine.paths.end", "above 0"),
         (["hardware.efficiency.compute=2"], "engine.hardware.efficiency.compute", "up to 1"),
-        (["hardware=none"], "engine.hardware.memory_gib", "needs the setting"),
+        (["engine.paths.right=1e-320"], "engine.paths.right", "by at least 1e-09"),
+        (["hardware.memory_gib=1e300"], "engine.hardware.memory_gib", "between 1e-06 and"),
+        (["hardware.efficiency.launch=1e300"], "engine.hardware.efficiency.launch", "seconds lie between"),
+        (["hardware=none"], "engine.hardware.memory_gib", "Set the machine with hardware=NAME, such as"),
+        (
+            ["engine.hardware=a100"],
+            "engine.hardware",
+            r"Set the machine with hardware=a100, without `engine.`",
+        ),
+        (
+            ["engine.hardware.memory_gib=4"],
+            "engine.hardware.tflops",
+            "number of it with hardware.memory_gib=48",
+        ),
+        (["hardware.tflops=null"], "engine.hardware.tflops", "to measure it."),
+        (["verifier=simulated", "verifier.memory_share=0.5"], "verifier.memory_share", "does nothing"),
+        (["verifier=simulated", "verifier.together=true"], "verifier.together", "set verifier.model"),
+        (
+            ["verifier=recorded", "strategy=best_of_n"],
+            "verifier.use",
+            "this engine plays none; set engine=replay",
+        ),
         (["verifier=simulated", f"verifier.model={READER}"], "verifier.memory_share", "together want 130%"),
         (
             ["verifier=simulated", "verifier.model=math-shepherd-7b", "engine.memory_share=0.5"],
@@ -916,6 +1056,7 @@ def test_what_does_not_go_together_is_refused_before_anything_runs(words, path, 
 
 def test_recorded_paths_are_held_to_what_is_recorded(tmp_path):
     words = ["engine=sim", "engine.paths={use: recorded}", "task=recorded", "sampling=recorded"]
+    words += ["engine.context=40000"]
     assert assemble(compose([*words, "strategy.n=8"])).engine.most_samples == 8
     with pytest.raises(ConfigError, match=r"has 8 of each; set strategy\.n=8"):
         assemble(compose([*words, "strategy.n=9"]))
@@ -930,13 +1071,66 @@ def test_recorded_paths_are_held_to_what_is_recorded(tmp_path):
         assemble(compose([*words, "strategy=beam_search", "verifier=fake"]))
 
 
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (
+            ["engine.context=9"],
+            "3 of 4 recorded samples have more than 9 tokens and will be cut; engine.context=9096 leaves",
+        ),
+        (
+            ["sampling=simulated", "engine.context=9000"],
+            "1 of 4 recorded samples have more than 4096 tokens and will be cut; sampling=recorded leaves",
+        ),
+        (["sampling=simulated"], "4096 tokens and will be cut; sampling=recorded engine.context=9096 leaves"),
+        (["engine.context=9000"], None),
+    ],
+)
+def test_samples_that_a_limit_cuts_are_told(tmp_path, words, message):
+    samples = [{"pred": "1", "tokens": tokens} for tokens in (9, 10, 4096, 5000)]
+    (tmp_path / "a.jsonl").write_text(json.dumps({"problem": "p", "answer": "1", "samples": samples}))
+    paths = f"engine.paths={{use: recorded, path: '{tmp_path}/a.jsonl'}}"
+    mapping = compose(["engine=sim", paths, "task=recorded", "sampling=recorded", "strategy.n=4", *words])
+    if message is None:
+        assemble(mapping)
+        return
+    with pytest.warns(UserWarning, match=message):
+        assemble(mapping)
+
+
+def test_recorded_scores_are_read_where_the_engine_plays_recorded_paths(tmp_path):
+    samples = [{"pred": str(n), "tokens": 9, "score": n / 4} for n in range(4)]
+    (tmp_path / "a.jsonl").write_text(json.dumps({"problem": "p", "answer": "3", "samples": samples}))
+    words = ["engine=sim", f"engine.paths={{use: recorded, path: '{tmp_path}/a.jsonl'}}", "task=recorded"]
+    words += ["sampling=recorded", "verifier=recorded", "strategy=best_of_n", "strategy.n=4"]
+    summary = run_config(compose(words), tmp_path / "run")
+    assert (summary.status, summary.accuracy) == ("complete", 1.0)
+
+
+def test_scores_of_another_file_than_the_engine_plays_are_refused(tmp_path):
+    """Regression: those that a simulated verifier takes from another one were looked up in the wrong file."""
+    samples = [{"pred": str(n), "tokens": 9, "score": n / 4} for n in range(4)]
+    (tmp_path / "a.jsonl").write_text(json.dumps({"problem": "p", "answer": "3", "samples": samples}))
+    words = ["engine=sim", f"engine.paths={{use: recorded, path: '{tmp_path}/a.jsonl'}}", "task=recorded"]
+    words += ["sampling=recorded", "verifier=simulated", "strategy=best_of_n", "strategy.n=4"]
+    words += ["verifier.model=skywork-prm-1.5b", "engine.memory_share=0.5"]
+    with pytest.raises(ConfigError, match="path and count must be equal") as caught:
+        assemble(compose([*words, "verifier.scores={use: recorded}"]))
+    assert caught.value.path == "verifier.scores.path"
+    own = f"verifier.scores={{use: recorded, path: '{tmp_path}/a.jsonl'}}"
+    assert run_config(compose([*words, own]), tmp_path / "run").accuracy == 1.0
+
+
 def test_a_probe_measures_when_the_engine_is_opened(monkeypatch):
     from ttsflow.costs import probe
 
     monkeypatch.setattr(probe, "probed", lambda: (0.5, 20.0))
     part = assemble(compose(["engine=sim", "task=simulated", "hardware=cpu", f"engine.model={MODEL}"])).engine
     assert part.hardware.tflops is None
-    engine = part.open()
+    with pytest.warns(
+        UserWarning, match=r"hardware\.tflops=0\.5 hardware\.bandwidth=20\. Whatever else runs"
+    ):
+        engine = part.open()
     assert (engine.device.hardware.tflops, engine.device.hardware.bandwidth) == (0.5, 20.0)
     engine.submit(request((1,), max_tokens=2))
     drain(engine)

@@ -168,20 +168,20 @@ def test_a_change_of_turns_waits_until_the_generator_is_done():
 
 def test_sizes_that_are_more_than_the_device_are_refused():
     weights = Roofline(FAST, shape_of("qwen2.5-math-7b")).weight_bytes / GIB
-    device = Hardware(weights * 2 + 3, 100, 1000)
+    device = Hardware(weights * 2 + 4, 100, 1000)
     engine = Sim(device, "qwen2.5-math-7b", kv_gib=2.0)
     part = {"model": "qwen2.5-math-7b"}
     Simulated(**part, kv_gib=0.9).check_beside(engine)
-    with pytest.raises(ConfigError, match=r"KV caches of 2\.0 and 2\.0 GiB take 32\.4 GiB at once") as caught:
+    with pytest.raises(ConfigError, match=r"set engine\.kv_gib and verifier\.kv_gib") as caught:
         Simulated(**part, kv_gib=2.0).check_beside(engine)
-    assert caught.value.path == "kv_gib"
+    assert caught.value.path == "memory_share"
     Simulated(**part, kv_gib=2.0, offload="kv").check_beside(engine)
-    small = Hardware(weights + 3, 100, 1000)
+    small = Hardware(weights + 4, 100, 1000)
     engine = Sim(small, "qwen2.5-math-7b", kv_gib=2.0)
     Simulated(**part, kv_gib=2.9, offload="weights").check_beside(engine)
     with pytest.raises(ConfigError, match="at once"):
         Simulated(**part, kv_gib=1.0, offload="kv").check_beside(engine)
     with pytest.raises(ConfigError, match="hold no block"):
-        Simulated(**part, kv_gib=1e-9).check_beside(engine)
+        Simulated(**part, kv_gib=1e-9).check_beside(Sim(device, "qwen2.5-math-7b", kv_gib=2.0))
     with pytest.raises(ConfigError, match="between 0 and a million"):
         Simulated(**part, kv_gib=-1.0)

@@ -71,7 +71,9 @@ def test_scores_are_found_by_the_sample(file):
 @pytest.mark.parametrize("number", [0, 7])
 def test_a_sample_of_another_file_is_an_error(file, number):
     verifier = Recorded(file(sample("1", 0.5))).open()
-    with pytest.raises(ConfigError, match="needs `engine=replay` with the same path") as caught:
+    with pytest.raises(
+        ConfigError, match="needs an engine that plays the samples of the same path"
+    ) as caught:
         verifier.submit("a", Problem("q", id="q"), candidate(number))
     assert caught.value.path == "verifier.path"
 

@@ -44,8 +44,10 @@ def figures(moments: Sequence[Moment]) -> dict[str, float]:
 def show_timeline(folder: Path, file: Path) -> Path:
     """Print the figures of a run and draw its timeline into ``file``.
 
-    Raises ``DataError`` when the run has none and ``MissingExtra`` without matplotlib.
+    Raises ``DataError`` when the run has none, ``ConfigError`` for a file that cannot be written, and
+    ``MissingExtra`` without matplotlib.
     """
+    _check_file(file)
     moments = read_timeline(folder)
     table = Table(box=None, pad_edge=False, show_header=False)
     table.add_column()
@@ -60,10 +62,10 @@ def show_timeline(folder: Path, file: Path) -> Path:
 def draw(moments: Sequence[Moment], file: Path) -> None:
     """Draw sequences, blocks and what was thrown out over time.
 
-    Raises ``MissingExtra`` without matplotlib and ``ConfigError`` for a file name without a known ending.
+    Raises ``MissingExtra`` without matplotlib and ``ConfigError`` for a file that is no picture or cannot be
+    written.
     """
-    if file.suffix not in _KINDS:
-        raise ConfigError(f"{file.suffix or file.name} is no kind of picture; use {', '.join(_KINDS)}.")
+    _check_file(file)
     try:
         import matplotlib as mpl  # noqa: PLC0415 - an extra
     except ImportError as error:
@@ -91,5 +93,22 @@ def draw(moments: Sequence[Moment], file: Path) -> None:
         axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=3, fontsize="small", frameon=False)
         axes.spines[["top", "right"]].set_visible(False)
         axes.set_ylim(bottom=0)
-    figure.savefig(file)
-    plt.close(figure)
+    try:
+        figure.savefig(file)
+    except OSError as error:
+        raise ConfigError(f"{file} cannot be written: {error.strerror or error}") from error
+    finally:
+        plt.close(figure)
+
+
+def _check_file(file: Path) -> None:
+    """Raise ``ConfigError`` for a file that is no picture or has no place."""
+    if file.suffix.lower() not in _KINDS:
+        raise ConfigError(f"{file.suffix or file.name} is no kind of picture; use {', '.join(_KINDS)}.")
+    try:
+        reason = "" if file.parent.is_dir() else f"there is no folder {str(file.parent)!r}"
+        reason = "it is a folder" if file.is_dir() else reason
+    except OSError as error:
+        reason = str(error.strerror)
+    if reason:
+        raise ConfigError(f"{file} cannot be written: {reason}.")

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-import math
+import warnings
 from dataclasses import dataclass, field, fields
 
 from ttsflow.errors import ConfigError
 
 __all__ = ["Efficiency", "Hardware"]
+
+#: What no number of a machine is below or above: all that follows from them stays finite.
+_LEAST, _MOST = 1e-6, 1e9
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,11 +30,14 @@ class Efficiency:
 
     def __post_init__(self) -> None:
         for name in ("compute", "bandwidth", "attention"):
-            if not 0 < getattr(self, name) <= 1:
-                raise ConfigError(f"a share lies above 0 and up to 1, got {getattr(self, name)}.", name)
+            if not _LEAST <= getattr(self, name) <= 1:
+                raise ConfigError(
+                    f"a share lies above 0 (at least {_LEAST:g}) and up to 1, got {getattr(self, name)}.",
+                    name,
+                )
         for name in ("launch", "sequence"):
-            if not 0 <= getattr(self, name) < math.inf:
-                raise ConfigError(f"seconds are at least 0, got {getattr(self, name)}.", name)
+            if not 0 <= getattr(self, name) <= _MOST:
+                raise ConfigError(f"seconds lie between 0 and {_MOST:g}, got {getattr(self, name)}.", name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,18 +59,27 @@ class Hardware:
     def __post_init__(self) -> None:
         for item in fields(self):
             value = getattr(self, item.name)
-            if isinstance(value, int | float) and not isinstance(value, bool) and not 0 < value < math.inf:
-                raise ConfigError(f"must be above 0, got {value}.", item.name)
+            number = isinstance(value, int | float) and not isinstance(value, bool)
+            if number and not _LEAST <= value <= _MOST:
+                raise ConfigError(
+                    f"must be above 0, between {_LEAST:g} and {_MOST:g}, got {value}.", item.name
+                )
         for name in ("tflops", "bandwidth"):
             if (getattr(self, name) is None) != self.probe:
                 word = "is measured with `probe: true`; leave it null" if self.probe else "is missing"
                 raise ConfigError(f"{word}; a number, or `probe: true` to measure it.", name)
 
     def measured(self) -> Hardware:
-        """Return it with what a probe of this machine found in place of what is missing."""
+        """Return it with what a probe of this machine found in place of what is missing, and say what."""
         if not self.probe:
             return self
         from ttsflow.costs.probe import probed  # noqa: PLC0415 - measuring takes a moment and needs numpy
 
-        tflops, bandwidth = probed()
+        tflops, bandwidth = (float(f"{number:.3g}") for number in probed())
+        warnings.warn(
+            f"this machine was measured: hardware.tflops={tflops:g} hardware.bandwidth={bandwidth:g}. "
+            "Whatever else runs on it makes both less; for the same seconds again, give them with "
+            "hardware.probe=false",
+            stacklevel=2,
+        )
         return Hardware(self.memory_gib, tflops, bandwidth, self.link, efficiency=self.efficiency)

@@ -10,12 +10,16 @@ from pathlib import Path
 from typing import Any
 
 from ttsflow.errors import ConfigError, suggest
+from ttsflow.fields import shown
+from ttsflow.files import named_path
 
 __all__ = ["ModelShape", "shape_of", "shipped_models"]
 
 _FOLDER = Path(__file__).parent.parent / "data" / "models"
 _NEEDED = ("hidden_size", "intermediate_size", "num_attention_heads", "num_hidden_layers", "vocab_size")
 _EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts")
+#: No model is larger in any number.
+_MOST = 100_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +56,9 @@ class ModelShape:
         """All of them; the input table counts again where it is not the output layer."""
         return self.layer_parameters + self.output_parameters * (1 if self.tied else 2)
 
-    def kv_bytes(self, bits: int) -> int:
+    def kv_bytes(self, bits: int) -> float:
         """Return the bytes of keys and values of one token."""
-        return 2 * self.layers * self.kv_heads * self.head * bits // 8
+        return 2 * self.layers * self.kv_heads * self.head * bits / 8
 
     @property
     def attention_flops(self) -> int:
@@ -73,9 +77,9 @@ def shape_of(model: str, place: str = "model") -> ModelShape:
     Raises ``ConfigError`` for what is not there, is broken, or is no dense decoder.
     """
     named = _FOLDER / f"{model.lower()}.json"
+    file = named_path(model, place, ConfigError)
     if "/" not in model and named.is_file():
         return _shape(str(named), place)
-    file = Path(model).expanduser()
     file = file / "config.json" if file.is_dir() else file
     if not file.is_file():
         raise ConfigError(
@@ -90,16 +94,23 @@ def shape_of(model: str, place: str = "model") -> ModelShape:
 def _shape(file: str, place: str) -> ModelShape:
     try:
         data = json.loads(Path(file).read_text(encoding="utf-8"))
+    except RecursionError as error:
+        raise ConfigError(f"{file} cannot be read: it is nested too deeply", place) from error
     except (OSError, ValueError) as error:
         raise ConfigError(f"{file} cannot be read: {error}", place) from error
+    text = data.get("text_config") if isinstance(data, Mapping) else None
+    data = data if text in (None, {}) else text
     if not isinstance(data, Mapping):
-        raise ConfigError(f"{file} is no mapping", place)
-    data = data.get("text_config") or data
+        where = "its text_config" if text is not None else "it"
+        raise ConfigError(f"{file} is no description of a model: {where} is no mapping", place)
     missing = [name for name in _NEEDED if name not in data]
     if missing:
         raise ConfigError(f"{file} has no {', '.join(missing)}; a dense decoder is wanted", place)
-    if any((data.get(name) or 0) > 1 for name in _EXPERTS):
+    if any(_count(data, name, file, place, 0, least=0) > 1 for name in _EXPERTS):
         raise ConfigError(f"{file} is a mixture of experts; only dense decoders are described here", place)
+    tied = data.get("tie_word_embeddings")
+    if not isinstance(tied, bool | None):
+        raise ConfigError(f"{file}: tie_word_embeddings must be true or false, found {shown(tied)}", place)
     heads = _count(data, "num_attention_heads", file, place)
     hidden = _count(data, "hidden_size", file, place)
     return ModelShape(
@@ -110,15 +121,25 @@ def _shape(file: str, place: str) -> ModelShape:
         kv_heads=_count(data, "num_key_value_heads", file, place, heads),
         head=_count(data, "head_dim", file, place, hidden // heads),
         vocab=_count(data, "vocab_size", file, place),
-        tied=bool(data.get("tie_word_embeddings", False)),
+        tied=bool(tied),
         context=_count(data, "max_position_embeddings", file, place, 4096),
     )
 
 
-def _count(data: Mapping[str, Any], name: str, file: str, place: str, default: int | None = None) -> int:
+def _count(
+    data: Mapping[str, Any],
+    name: str,
+    file: str,
+    place: str,
+    default: int | None = None,
+    *,
+    least: int = 1,
+) -> int:
+    """Return a number of a model; one that is absent or null is ``default``, where there is one."""
     value = data.get(name)
-    if value is None and default is not None:
-        value = default
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise ConfigError(f"{file}: {name} must be a whole number above 0, got {value!r}", place)
+    value = default if value is None else value
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= _MOST:
+        raise ConfigError(
+            f"{file}: {name} must be a whole number from {least} to {_MOST:,}, found {shown(value)}", place
+        )
     return value

@@ -50,7 +50,7 @@ class Side:
     @property
     def block_bytes(self) -> int:
         """Bytes of one block."""
-        return self.block * self.roofline.kv_bytes
+        return math.ceil(self.block * self.roofline.kv_bytes)
 
     def kv(self, tokens: float) -> int:
         """Return the bytes that so many tokens of one sequence take, in whole blocks and at least one."""

@@ -52,7 +52,7 @@ class Roofline:
         return self.model.parameters * self.weight_bits / 8
 
     @property
-    def kv_bytes(self) -> int:
+    def kv_bytes(self) -> float:
         """Bytes of the KV cache for one token."""
         return self.model.kv_bytes(self.kv_bits)
 

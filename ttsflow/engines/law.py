@@ -20,6 +20,8 @@ __all__ = ["Law", "LawPaths", "Played"]
 
 #: Tokens a step may have at most: a piece has a bounded number of ids.
 MOST_TOKENS = 100_000
+#: How near to 0 and 1 a chance may be whose logit is taken.
+_LEAST = 1e-9
 #: Tokens of an answer that is asked for.
 _ANSWER_TOKENS = 2
 
@@ -60,8 +62,10 @@ class Law:
             raise ConfigError(f"must lie between 1 and {MOST_TOKENS:,}, got {self.longest}.", "longest")
         if not 1 <= self.median <= self.longest:
             raise ConfigError(f"must lie between 1 and `longest`, got {self.median}.", "median")
-        if not 0 < self.right < 1:
-            raise ConfigError(f"a chance between 0 and 1 is wanted, got {self.right}.", "right")
+        if not _LEAST <= self.right <= 1 - _LEAST:
+            raise ConfigError(
+                f"a chance between 0 and 1 is wanted, by at least {_LEAST:g}, got {self.right}.", "right"
+            )
         for name in ("sigma", "spread"):
             if not 0 <= getattr(self, name) <= 10:
                 raise ConfigError(f"must lie between 0 and 10, got {getattr(self, name)}.", name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 
 from ttsflow.engines.recorded_paths import RecordedPaths
@@ -11,6 +12,9 @@ from ttsflow.protocols import Capabilities
 from ttsflow.recordings import Count
 
 __all__ = ["RecordedSamples"]
+
+#: Tokens that are left for a prompt where a context for all samples is advised.
+_PROMPT = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +55,19 @@ class RecordedSamples:
     def check(self) -> None:
         """Raise ``DataError`` when the file cannot be read."""
         self._library("")
+
+    def check_limits(self, most: int, context: int) -> None:
+        """Warn when the limit of a trajectory or the context of a model cuts samples."""
+        sizes = [sample.tokens for _, sample in self._library("").samples]
+        cut = sum(size > min(most, context) for size in sizes)
+        if cut:
+            advice = ["sampling=recorded"] * (max(sizes) > most)
+            advice += [f"engine.context={max(sizes) + _PROMPT}"] * (max(sizes) > context)
+            warnings.warn(
+                f"{cut} of {len(sizes)} recorded samples have more than {min(most, context)} tokens and will "
+                f"be cut; {' '.join(advice)} leaves them whole",
+                stacklevel=2,
+            )
 
     def open_paths(self) -> RecordedPaths:
         """Return the samples as paths. Raises ``DataError`` when the file cannot be read."""

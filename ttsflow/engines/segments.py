@@ -109,16 +109,26 @@ class Segments:
 
     def before(self, prompt: Tokens) -> tuple[Segment | None, bool]:
         """Return the last piece in a prompt, and whether words stand behind it."""
-        size = len(prompt)
-        while size and prompt[size - 1] < FIRST_PIECE:
-            size -= 1
+        size = _pieces_end(prompt)
         if not size:
             return None, False
         last = prompt[size - 1]
         return self._ends.get(last) or self._known.get(last >> _SHIFT), size < len(prompt)
+
+    def behind(self, prompt: Tokens) -> str:
+        """Return the words that stand behind the last piece of a prompt."""
+        return self.decode(prompt[_pieces_end(prompt) :])
 
     def _chunk_id(self, piece: str) -> int:
         number = crc32(piece.encode("utf-8", "surrogatepass"))
         while self._texts.setdefault(number, piece) != piece:
             number = (number + 1) % FIRST_PIECE
         return number
+
+
+def _pieces_end(prompt: Tokens) -> int:
+    """Return the place behind the last token of a prompt that a piece decoded."""
+    size = len(prompt)
+    while size and prompt[size - 1] < FIRST_PIECE:
+        size -= 1
+    return size

@@ -17,8 +17,9 @@ from ttsflow.engines.sim_sequence import Limits
 from ttsflow.errors import ConfigError
 from ttsflow.paths import PathsPart
 from ttsflow.protocols import Capabilities, Task
+from ttsflow.types import Sampling
 
-__all__ = ["GIB", "Sim", "blocks_of", "blocks_within", "check_gib", "check_sizes"]
+__all__ = ["GIB", "Sim", "blocks_of", "blocks_within", "check_gib", "check_sizes", "taken_gib"]
 
 GIB = 1 << 30
 _BITS = (2, 3, 4, 5, 6, 8, 16, 32)
@@ -46,6 +47,14 @@ def check_gib(size: float, name: str) -> None:
         raise ConfigError(f"must lie between 0 and a million, got {size}.", name)
 
 
+def taken_gib(part: Any, roofline: Roofline) -> float:
+    """Return the GiB that a model takes: its share, or weights, reserve and the KV cache that was set."""
+    kv: float | None = getattr(part, "kv_gib", None)
+    if kv is None:
+        return float(part.memory_share) * roofline.hardware.memory_gib
+    return roofline.weight_bytes / GIB + kv + float(part.reserve_gib)
+
+
 def blocks_of(roofline: Roofline, share: float, reserve: float, block: int, name: str) -> int:
     """Return the blocks of ``block`` tokens that fit beside the weights in a share of the memory.
 
@@ -64,16 +73,16 @@ def blocks_of(roofline: Roofline, share: float, reserve: float, block: int, name
     return blocks
 
 
-def blocks_within(roofline: Roofline, kv_gib: float, block: int) -> int:
+def blocks_within(roofline: Roofline, kv_gib: float, reserve: float, block: int) -> int:
     """Return the blocks of ``block`` tokens in a KV cache of ``kv_gib`` on the roofline's device.
 
-    Raises ``ConfigError`` when it does not fit beside the weights, or holds none.
+    Raises ``ConfigError`` when it does not fit beside weights and ``reserve``, or holds none.
     """
     weights, memory = roofline.weight_bytes / GIB, roofline.hardware.memory_gib
-    if weights + kv_gib > memory:
+    if weights + kv_gib + reserve > memory:
         raise ConfigError(
-            f"{kv_gib:g} GiB beside {weights:.1f} GiB of weights are more than the device's {memory:g} GiB; "
-            "null takes what is left.",
+            f"{kv_gib:g} GiB beside {weights:.1f} GiB of weights and a reserve of {reserve:g} GiB are more "
+            f"than the device's {memory:g} GiB; null takes what is left.",
             "kv_gib",
         )
     blocks = int(kv_gib * GIB // (roofline.kv_bytes * block))
@@ -132,7 +141,7 @@ class Sim:
         roofline = self.roofline()
         if self.kv_gib is None:
             return blocks_of(roofline, self.memory_share, self.reserve_gib, self.block_size, self.model)
-        return blocks_within(roofline, self.kv_gib, self.block_size)
+        return blocks_within(roofline, self.kv_gib, self.reserve_gib, self.block_size)
 
     @property
     def capabilities(self) -> Capabilities:
@@ -164,6 +173,17 @@ class Sim:
         if own is not None:
             own(task)
 
+    def check_sampling(self, sampling: Sampling) -> None:
+        """Let paths that are known say what limits cut of them."""
+        own = getattr(self.paths, "check_limits", None)
+        if own is not None:
+            own(sampling.max_tokens, self._context)
+
+    @property
+    def _context(self) -> int:
+        # A sequence that could not be alone in the cache would wait for ever.
+        return min(self.context or self.shape.context, self.blocks * self.block_size)
+
     def roofline(self) -> Roofline:
         """Return how long things take on this device."""
         return Roofline(self.hardware, self.shape, self.weight_bits, self.kv_bits)
@@ -184,6 +204,5 @@ class Sim:
             self.capabilities,
             device,
             make,
-            # A sequence that could not be alone in the cache would wait for ever.
-            context=min(self.context or self.shape.context, blocks * self.block_size),
+            context=self._context,
         )

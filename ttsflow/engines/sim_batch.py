@@ -13,7 +13,7 @@ import itertools
 from collections.abc import Iterator
 from dataclasses import replace
 
-from ttsflow.costs.roofline import Reading, Roofline
+from ttsflow.costs.roofline import Reading, Roofline, Span
 from ttsflow.engines.sim_cache import Cache
 from ttsflow.engines.sim_device import Device
 from ttsflow.engines.sim_sequence import Limits, Sequence
@@ -246,7 +246,10 @@ class Batch:
         span = self.roofline.span(decoding, self._looked_at(), count, reading)
         transfer, self._owed = transfer + self._owed, 0.0
         self.swapped += transfer
-        self.device.work(span._replace(seconds=span.seconds + transfer))
+        if transfer:
+            # Neither computes nor reads the memory of the device to speak of.
+            self.device.work(Span(transfer, 0.0, 0.0))
+        self.device.work(span)
         self.cache.grow(needed)
         self.iteration += count
         self.read += reading.tokens

@@ -18,7 +18,15 @@ from ttsflow.protocols import Capabilities
 from ttsflow.timeline import Moment, Timeline
 from ttsflow.types import Tokens
 
-__all__ = ["SimEngine"]
+__all__ = ["SimEngine", "owned"]
+
+
+def owned(problem: str, prompt: Tokens) -> tuple[str, Tokens]:
+    """Return what says which prompts are equal: its tokens, and whose it is where they do not tell.
+
+    Zeros only say how long a prompt is, so that it shares nothing with those of other problems.
+    """
+    return problem if prompt and not prompt[0] else "", prompt
 
 
 class _Run(NamedTuple):
@@ -204,8 +212,7 @@ class SimEngine(Playing):
 
     def _prompt(self, problem: str, prompt: Tokens) -> Node | None:
         """Return the node of a prompt's last whole block; equal beginnings are one."""
-        # Zeros only say how long a prompt is, so that it shares nothing with those of other problems.
-        key = (problem if prompt and not prompt[0] else "", prompt)
+        key = owned(problem, prompt)
         if key in self._prompts:
             return self._prompts[key]
         block = self.batch.cache.block

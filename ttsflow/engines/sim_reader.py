@@ -10,9 +10,9 @@ from ttsflow.costs.roofline import Span
 from ttsflow.engines.sim_batch import Batch
 from ttsflow.engines.sim_cache import Node
 from ttsflow.engines.sim_device import Device
-from ttsflow.engines.sim_live import SimEngine
+from ttsflow.engines.sim_live import SimEngine, owned
 from ttsflow.engines.sim_sequence import Sequence
-from ttsflow.types import Candidate
+from ttsflow.types import Candidate, Tokens
 
 __all__ = ["SimReader"]
 
@@ -50,11 +50,12 @@ class SimReader:
         self._steps: dict[str, int] = {}
         self._replanner: Replanner | None = None
         self._nodes: dict[int, Node | None] = {}
+        self._prompts: dict[tuple[str, Tokens], Node] = {}
 
-    def submit(self, name: str, candidate: Candidate) -> None:
-        """Queue a candidate that fits its context."""
+    def submit(self, name: str, problem: str, candidate: Candidate) -> None:
+        """Queue a candidate of a problem that fits its context."""
         size = len(candidate.prompt) + len(candidate.tokens)
-        node = self._node(candidate) if self._batch.cache.keep else None
+        node = self._node(problem, candidate) if self._batch.cache.keep else None
         self._waiting[name] = sequence = Sequence(name, size, 0, node, None)
         self._batch.add(sequence, 0)
         self._steps[name] = candidate.tokens_new
@@ -93,10 +94,11 @@ class SimReader:
             return {name: self._read.pop(name) for name in done if name in self._read}
         if not self._waiting:
             return {}
-        before = self._own.clock
+        before = self._own.clock, self._own.compute, self._own.memory
         self._read = self._all()
         self._behind = list(self._read)
-        device.background = self._own.last._replace(seconds=self._own.clock - before)
+        # Its iterations differ: a long prompt computes, many short ones read the weights over and over.
+        device.background = self._own.since(*before)
         self._replan()
         return {}
 
@@ -140,13 +142,13 @@ class SimReader:
             self._engine.note(verifying)
         return read
 
-    def _node(self, candidate: Candidate) -> Node | None:
+    def _node(self, problem: str, candidate: Candidate) -> Node | None:
         """Return the node of a candidate's last token, behind that of its parent."""
         block, prompt, tokens = self._batch.cache.block, candidate.prompt, candidate.tokens
-        first = hash(prompt)
-        parent = self._nodes.get(first)
+        first = owned(problem, prompt)
+        parent = self._prompts.get(first)
         if parent is None and len(prompt) >= block:
-            parent = self._nodes[first] = Node(None, 0, len(prompt) // block)
+            parent = self._prompts[first] = Node(None, 0, len(prompt) // block)
         if not tokens:
             return parent
         if tokens[-1] not in self._nodes:

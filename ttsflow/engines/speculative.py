@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
 
 from ttsflow.engines.decorated import Decorated
 from ttsflow.engines.step_cost import StepCost
@@ -268,6 +267,6 @@ class Speculative(Decorated):
 
 def _same(guess: EngineRequest, request: EngineRequest) -> bool:
     """Whether two requests decode the same: all but what says who asks, and how it is reported."""
-    names: tuple[str, ...] = ("prompt", "max_tokens", "stop", "sampling", "logprobs", "certainty", "problem")
-    one: Any = guess
-    return all(getattr(one, name) == getattr(request, name) for name in names)
+    return replace(guess, id="", priority=0, stream=False) == replace(
+        request, id="", priority=0, stream=False
+    )

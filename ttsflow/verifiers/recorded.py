@@ -9,6 +9,7 @@ from ttsflow.engines.recorded_paths import sample_number
 from ttsflow.errors import ConfigError
 from ttsflow.library import Library, check_count, library
 from ttsflow.ops import Verdict
+from ttsflow.protocols import EnginePart
 from ttsflow.recordings import Count
 from ttsflow.types import Candidate, Problem
 
@@ -17,10 +18,11 @@ __all__ = ["Recorded"]
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """Gives every sample of engine ``replay`` the scores that were recorded with it in ``path``.
+    """Gives every recorded sample that an engine plays the scores that were recorded with it in ``path``.
 
     A sample without any has a missing score: it does not vote by weight and is never the best, but it is
-    not failed. ``path`` (None: the recordings of this package) and ``count`` are those of the engine.
+    not failed. ``path`` (None: the recordings of this package) and ``count`` are those of the engine, which
+    is ``replay``, or ``sim`` with recorded paths.
     """
 
     path: str | None = None
@@ -33,6 +35,15 @@ class Recorded:
     def source(self) -> tuple[str | None, str]:
         """The file it reads and how; the engine must read the same."""
         return self.path, self.count
+
+    def check_beside(self, engine: EnginePart) -> None:
+        """Refuse an engine that plays no recorded samples."""
+        if getattr(engine, "source", None) is None:
+            raise ConfigError(
+                "it has the scores of recorded samples, and this engine plays none; set engine=replay, or "
+                "engine=sim 'engine.paths={use: recorded}'.",
+                "use",
+            )
 
     def open(self) -> RecordedScores:
         """Return the working verifier. Raises ``DataError`` when no sample of the file has a score."""
@@ -64,7 +75,7 @@ class RecordedScores:
         if not 0 <= number < len(samples) or samples[number][0] != problem.id:
             raise ConfigError(
                 f"the sample {candidate.path} of the problem {problem.id!r} is none of {self._library.name}; "
-                "this verifier needs `engine=replay` with the same path.",
+                "this verifier needs an engine that plays the samples of the same path.",
                 "verifier.path",
             )
         self._ready[id] = Verdict(id, samples[number][1].scores or (None,))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from statistics import NormalDist
 from typing import Any
@@ -13,7 +13,7 @@ from ttsflow.costs.models import shape_of
 from ttsflow.costs.plan import Moved
 from ttsflow.costs.replan import Replanner
 from ttsflow.costs.roofline import Roofline
-from ttsflow.engines.sim import GIB, Sim, blocks_of, blocks_within, check_gib, check_sizes
+from ttsflow.engines.sim import GIB, Sim, blocks_of, blocks_within, check_gib, check_sizes, taken_gib
 from ttsflow.engines.sim_batch import Batch
 from ttsflow.engines.sim_cache import Cache
 from ttsflow.engines.sim_device import Device
@@ -29,6 +29,9 @@ from ttsflow.verifiers.batch import Batched, steps_of
 from ttsflow.verifiers.served import Served, opened
 
 __all__ = ["Simulated", "TimedVerifier"]
+
+#: Settings that say something of scores, not of the time that reading takes.
+_WITHOUT_MODEL = frozenset({"quality", "scores", "model"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,39 +82,52 @@ class Simulated:
         if self.scores is None and not isinstance(engine, Sim):
             raise ConfigError("it reads the marks that engine=sim writes; another engine writes none.", "use")
         if self.model is None:
+            self._check_idle()
             return
         if not isinstance(engine, Sim):
             raise ConfigError("a verifier that takes simulated time needs engine=sim.", "model")
-        if self.kv_gib is None and engine.kv_gib is None and self.offload == "none":
-            self._check_shares(engine)
-        else:
-            self._check_sizes(engine)
-
-    def _check_shares(self, engine: Sim) -> None:
-        """Refuse shares of the memory that do not add up."""
-        if engine.memory_share + self.memory_share > 1 + 1e-9:
+        if self.offload != "none":
+            self._check_moved(engine)
+            return
+        roofline, memory = self._roofline(engine), engine.hardware.memory_gib
+        wanted = taken_gib(engine, engine.roofline()) + taken_gib(self, roofline)
+        if wanted > memory * (1 + 1e-9):
+            shares = "engine.memory_share" if engine.kv_gib is None else "engine.kv_gib"
+            own = "verifier.memory_share" if self.kv_gib is None else "verifier.kv_gib"
             raise ConfigError(
-                f"engine and verifier together want {engine.memory_share + self.memory_share:.0%} of the "
-                "device's memory; set engine.memory_share and verifier.memory_share.",
+                f"engine and verifier together want {wanted / memory:.0%} of the device's memory "
+                f"({wanted:.1f} of {memory:g} GiB); set {shares} and {own}.",
                 "memory_share",
             )
-        self._blocks(self._roofline(engine))
+        self._blocks(roofline)
 
-    def _check_sizes(self, engine: Sim) -> None:
-        """Refuse two models that are more than the device holds at once."""
+    def _check_idle(self) -> None:
+        """Refuse settings of a model where there is none."""
+        for item in fields(self):
+            if item.name not in _WITHOUT_MODEL and getattr(self, item.name) != item.default:
+                raise ConfigError(
+                    "does nothing, as reading takes no time; set verifier.model, such as math-shepherd-7b.",
+                    item.name,
+                )
+
+    def _check_moved(self, engine: Sim) -> None:
+        """Refuse two models of which more than the device holds would be on it at once."""
         ours, theirs = self._roofline(engine), engine.roofline()
         weights = [roofline.weight_bytes / GIB for roofline in (theirs, ours)]
         caches = [engine.blocks * engine.block_size * theirs.kv_bytes / GIB]
         caches.append(self._blocks(ours) * self.block_size * ours.kv_bytes / GIB)
-        wanted = {
-            "none": sum(weights) + sum(caches),
-            "kv": sum(weights) + max(caches),
-            "weights": max(map(sum, zip(weights, caches, strict=True))),
-        }[self.offload]
+        wanted = (
+            {
+                "kv": sum(weights) + max(caches),
+                "weights": max(map(sum, zip(weights, caches, strict=True))),
+            }[self.offload]
+            + self.reserve_gib
+            + engine.reserve_gib
+        )
         if wanted > engine.hardware.memory_gib * (1 + 1e-9):
             raise ConfigError(
                 f"weights of {weights[0]:.1f} and {weights[1]:.1f} GiB and KV caches of {caches[0]:.1f} and "
-                f"{caches[1]:.1f} GiB take {wanted:.1f} GiB at once; the device has "
+                f"{caches[1]:.1f} GiB and reserves take {wanted:.1f} GiB at once; the device has "
                 f"{engine.hardware.memory_gib:g}. Set engine.kv_gib and verifier.kv_gib.",
                 "kv_gib",
             )
@@ -149,7 +165,7 @@ class Simulated:
 
     def _blocks(self, roofline: Roofline) -> int:
         if self.kv_gib is not None:
-            return blocks_within(roofline, self.kv_gib, self.block_size)
+            return blocks_within(roofline, self.kv_gib, self.reserve_gib, self.block_size)
         return blocks_of(roofline, self.memory_share, self.reserve_gib, self.block_size, self.model or "")
 
     def _score(self, batch: Sequence[tuple[Problem, Candidate]]) -> list[list[float | None]]:
@@ -186,7 +202,7 @@ class TimedVerifier:
             self._verdicts[id], self._read[id] = Verdict(id, (), reason=reason), 0
             return
         self._inner.submit(id, problem, candidate)
-        self._reader.submit(id, candidate)
+        self._reader.submit(id, problem.id, candidate)
 
     def follow(self, replanner: Replanner) -> None:
         """Share the device as ``replanner`` says, from the next turn on that it finds its plan to be off."""

@@ -49,9 +49,14 @@ EVERY: Mapping[str, int] = {"A": 3, "B": 3, ONE: 3}
 
 
 class Took(NamedTuple):
-    """One run: what came of it, and where its seconds went."""
+    """One run: what came of it, and where its seconds went.
+
+    ``cpu`` are seconds of processor time: where they say something else than ``seconds``, the machine had
+    other things to do.
+    """
 
     seconds: float
+    cpu: float
     tokens: int
     answers: tuple[str | None, ...]
     generator: Mapping[str, float]
@@ -81,10 +86,13 @@ class Bench:
         gc.collect()
         if label in LOOPS:
             return self._loop(cell, label, setup, engines, meters)
+        busy = time.process_time()
         done = run(f"{cell}-{label}-{next(self._numbers)}", words, self._folder, show=False)
+        busy = time.process_time() - busy
         results = [done.results[name] for name in sorted(done.results)]
         return Took(
             float(done.summary.usage["wall_seconds"] or 0.0),
+            busy,
             sum(result["path_tokens"] for result in results),
             tuple(result["answer"] for result in results),
             *(meter.read() for meter in meters),
@@ -97,12 +105,13 @@ class Bench:
         shape = Shape.of(cell.strategy, cell.n, WIDTH, WORKLOADS[cell.workload].depth)
         problems = list(setup.task.problems())[: setup.limit]
         stock = Stock(setup, engines, [_core(engine) for engine in engines], cached=cached)
-        began = time.perf_counter()
+        busy, began = time.process_time(), time.perf_counter()
         found = search_all(stock, problems, shape, in_flight)
-        seconds = time.perf_counter() - began
+        seconds, busy = time.perf_counter() - began, time.process_time() - busy
         found.sort(key=lambda item: item.id)
         return Took(
             seconds,
+            busy,
             sum(item.tokens for item in found),
             tuple(item.answer for item in found),
             *(meter.read() for meter in meters),
@@ -163,6 +172,7 @@ def figures_of(taken: Mapping[str, Sequence[Took]]) -> dict[str, Any]:
         figures[label] = {
             "goodput": round(statistics.median(took.goodput for took in runs), 2),
             "seconds": round(middle.seconds, 2),
+            "cpu": round(middle.cpu, 2),
             "tokens": middle.tokens,
             "runs": len(runs),
             **{
@@ -186,15 +196,22 @@ def _said(took: Took) -> list[str]:
 def show(cell: Cell, figures: Mapping[str, Any]) -> None:
     """Print a cell as a table."""
     table = Table(title=str(cell), title_justify="left")
-    for name in ("", "goodput", "over A", "over B", "over C", "s", "tokens"):
+    for name in ("", "goodput", "over A", "over B", "over C", "s", "cpu s", "tokens"):
         table.add_column(name, justify="right" if name else "left")
     for engine in ("gen", "ver"):
-        for name in ("%", "steps", "batch", "tokens", "cached", "preempted"):
+        for name in ("%", "steps", "batch", "tokens", "cached", "evicted"):
             table.add_column(f"{engine} {name}", justify="right")
     table.add_column("own %", justify="right")
     for label, row in figures.items():
         over = [f"{row[key][0]:.2f}" if (key := f"over_{loop}") in row else "" for loop in LOOPS]
-        cells = [label, f"{row['goodput']:.1f}", *over, f"{row['seconds']:.1f}", str(row["tokens"])]
+        cells = [
+            label,
+            f"{row['goodput']:.1f}",
+            *over,
+            f"{row['seconds']:.1f}",
+            f"{row['cpu']:.1f}",
+            str(row["tokens"]),
+        ]
         rest = 1.0
         for meter in (row["generator"], row["verifier"]):
             share, steps = meter["seconds"] / row["seconds"], meter["steps"]

@@ -270,14 +270,16 @@ def main() -> int:
     parser.add_argument("--workloads", nargs="+", choices=WORKLOADS, default=list(WORKLOADS))
     parser.add_argument("--strategies", nargs="+", choices=("beam_search", "dvts"))
     parser.add_argument("--n", nargs="+", type=int)
-    parser.add_argument("--variants", nargs="+", choices=labels, default=labels)
-    parser.add_argument("--problems", type=int, default=FLIGHT)
+    parser.add_argument("--variants", nargs="+", choices=labels)
+    parser.add_argument("--problems", type=int)
     parser.add_argument("--repeat", type=int)
     parser.add_argument("--kv", type=float, help="KV memory of each engine, in rounds of one problem")
-    parser.add_argument("--quick", action="store_true", help="the smallest n once")
+    parser.add_argument("--quick", action="store_true", help="n = 8 and two problems, C and ttsflow once")
     arguments = parser.parse_args()
     arguments.strategies = arguments.strategies or ["beam_search", "dvts"]
     arguments.n = arguments.n or ([8] if arguments.quick else [8, 16, 32])
+    arguments.variants = arguments.variants or (["C", FOUR] if arguments.quick else labels)
+    arguments.problems = arguments.problems or (2 if arguments.quick else FLIGHT)
     repeat = arguments.repeat or (1 if arguments.quick else 3)
     figures: dict[Cell, Any] = {}
     with tempfile.TemporaryDirectory() as name:

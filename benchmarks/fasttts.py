@@ -39,6 +39,9 @@ LOOPS: Mapping[str, tuple[bool, int]] = {"A": (False, 1), "B": (True, 1), "C": (
 VARIANTS: Mapping[str, Sequence[str]] = {
     "one": ["concurrency=1"],
     "four": [f"concurrency={FLIGHT}"],
+    "order": [f"concurrency={FLIGHT}", "engine.prefix_order=true"],
+    "eager": [f"concurrency={FLIGHT}", "engine.eager_verify=true"],
+    "early": [f"concurrency={FLIGHT}", "engine.eager_verify=true", "engine.speculation=true"],
 }
 
 #: The rows that the targets are about.

@@ -138,6 +138,7 @@ COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
     "run": _run,
     "show": commands.show,
     "timeline": commands.timeline,
+    "doctor": commands.doctor,
     "record": commands.record,
     "profile": commands.profile,
     "replay-table": commands.replay_table,

@@ -18,6 +18,7 @@ from ttsflow.errors import ConfigError, suggest
 
 __all__ = [
     "Parser",
+    "doctor",
     "explain",
     "overridden",
     "plan",
@@ -103,6 +104,17 @@ def explain(argv: Sequence[str]) -> int:
     with naming(mapping):
         stage = build("stage", mapping["strategy"], "strategy", load())
     print(to_yaml(with_variables(told(stage, load()), mapping[VARIABLES], mapping.origins)), end="")
+    return 0
+
+
+def doctor(argv: Sequence[str]) -> int:
+    """Say what held a run back (memory, verifier, empty seats, wasted speculation) and what to change."""
+    parser = Parser(prog="ttsflow doctor", description=doctor.__doc__)
+    parser.add_argument("folder", metavar="RUN_FOLDER", type=Path, help="the folder that a run wrote")
+    args = parser.parse_args(argv)
+    from ttsflow.analysis.doctor import show_findings
+
+    show_findings(args.folder)
     return 0
 
 

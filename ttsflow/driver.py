@@ -70,6 +70,8 @@ class Driver:
         self.on_step = on_step
         self.status = Status()
         self.dead: str | None = None
+        #: Seconds in which the verifier and the engine of the run were advanced, one after the other.
+        self.seconds = {"generator_seconds": 0.0, "verifier_seconds": 0.0}
         self.started = self.engine.now()
         self._cases: dict[Case, None] = {}
         self._ready: deque[tuple[Frame, Any]] = deque()
@@ -126,10 +128,14 @@ class Driver:
             frame, reply = self._ready.popleft()
             if frame.case in self._cases:
                 self._advance(frame, reply)
+        began = self.engine.now()
         moved |= self._verifying.step()
+        scored = self.engine.now()
         if self._decoding.live:
             self._step()
             moved = True
+        self.seconds["verifier_seconds"] += scored - began
+        self.seconds["generator_seconds"] += self.engine.now() - scored
         if self.ledger.budget:
             self._enforce()
         if not moved and self._cases:

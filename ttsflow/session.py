@@ -143,7 +143,7 @@ class Session:
         finally:
             self.dead = driver.dead
             self.wall_seconds = engine.now() - started
-            self.work = counted(engine)
+            self.work = counted(engine) | _counted(self._verifier) | driver.seconds
         if setup.acceleration.check_exact and self.dead is None:
             self.exact = self._compared(problems, done)
 
@@ -179,6 +179,11 @@ class Session:
         again = {result.id: result for result in self._driver(plain, PLAIN).run(chosen)}
         differ = [name for name, result in again.items() if _told(result) != _told(done[name])]
         return {"checked": len(again), "differ": sorted(differ)}
+
+
+def _counted(verifier: Verifier | None) -> dict[str, float]:
+    own: Callable[[], dict[str, float]] | None = getattr(verifier, "counters", None)
+    return own() if own is not None else {}
 
 
 def _told(result: Result) -> tuple[Any, ...]:

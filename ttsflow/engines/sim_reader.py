@@ -60,6 +60,11 @@ class SimReader:
         self._batch.add(sequence, 0)
         self._steps[name] = candidate.tokens_new
 
+    @property
+    def computed(self) -> int:
+        """Tokens read that were not found in the cache."""
+        return self._batch.read
+
     def cancel(self, name: str) -> None:
         """Forget a candidate."""
         sequence = self._waiting.pop(name, None)

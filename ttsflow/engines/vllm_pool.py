@@ -47,6 +47,8 @@ class VLLMPooler(VLLMCore[_Live, Pooled]):
         super().__init__(core if core is not None else load(part.engine, part), part.engine.chat_template)
         config = self._core.vllm_config
         self._context: int = config.model_config.max_model_len
+        #: Tokens of texts that were not found in the prefix cache, since the last reset.
+        self.computed = 0
         # Models that look both ways have none: what they say of a beginning depends on the rest.
         self._caches = part.cache and bool(config.cache_config.enable_prefix_caching)
         try:
@@ -89,6 +91,11 @@ class VLLMPooler(VLLMCore[_Live, Pooled]):
         """Return the text of tokens, special tokens included."""
         return self._text(tokens, special=True)
 
+    def reset(self) -> None:
+        """Forget the prefix cache and every text. Raises ``EngineDead`` if that fails."""
+        super().reset()
+        self.computed = 0
+
     def submit(self, id: str, tokens: Tokens, places: Sequence[int], *, cached: bool = True) -> None:
         """Queue a text; one that vLLM refuses has its reason at the next step.
 
@@ -115,6 +122,7 @@ class VLLMPooler(VLLMCore[_Live, Pooled]):
         for output in outputs:
             live = self._live.pop(output.request_id, None)
             if live is not None:
+                self.computed += live.length - (output.num_cached_tokens if live.cached else 0)
                 news.append(_pooled(output, live, per_token=self._task == "token_classify"))
         return news
 

@@ -64,6 +64,7 @@ class PooledVerifier:
         self._decided: dict[str, Verdict] = {}
         self._known: dict[int, float | None] = {}
         self._number = itertools.count(1)
+        self._asked = self._batches = 0
 
     def submit(self, id: str, problem: Problem, candidate: Candidate) -> None:
         """Queue a candidate under a new id; an id that is waiting is a ``ValueError``."""
@@ -91,6 +92,7 @@ class PooledVerifier:
         """Advance the engine by one iteration and return what is decided by now."""
         news: list[Pooled] = []
         if self._waiting and not self._dead:
+            self._batches += 1
             try:
                 news = self._pooler.step()
             except EngineDead as error:
@@ -111,6 +113,15 @@ class PooledVerifier:
         if live and not self._dead:
             self._pooler.abort(live)
 
+    def counters(self) -> dict[str, float]:
+        """Return iterations, and prompt tokens that were computed and that the prefix cache had."""
+        computed = getattr(self._pooler, "computed", self._asked)
+        return {
+            "verifier_iterations": self._batches,
+            "verifier_computed_tokens": computed,
+            "verifier_saved_tokens": max(0, self._asked - computed),
+        }
+
     def close(self) -> None:
         """Forget everything, and close the engine if it belongs to this verifier; may be called twice."""
         self.cancel([*self._waiting, *self._decided])
@@ -130,6 +141,7 @@ class PooledVerifier:
 
     def _ask(self, name: str, waiting: _Waiting) -> None:
         self._waiting[name] = waiting
+        self._asked += len(waiting.text.tokens)
         try:
             self._pooler.submit(name, waiting.text.tokens, waiting.text.places, cached=not waiting.whole)
         except EngineDead as error:

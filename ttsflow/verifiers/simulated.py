@@ -193,6 +193,7 @@ class TimedVerifier:
         self._reader = reader
         self._verdicts: dict[str, Verdict] = {}
         self._read: dict[str, int] = {}
+        self._given = 0
 
     def submit(self, id: str, problem: Problem, candidate: Candidate) -> None:
         """Queue a candidate under a new id."""
@@ -201,6 +202,7 @@ class TimedVerifier:
             reason = f"{size} tokens are more than the {self._reader.context} that the verifier's cache holds"
             self._verdicts[id], self._read[id] = Verdict(id, (), reason=reason), 0
             return
+        self._given += size
         self._inner.submit(id, problem, candidate)
         self._reader.submit(id, problem.id, candidate)
 
@@ -215,6 +217,14 @@ class TimedVerifier:
             self._verdicts[verdict.id] = verdict
         ready = [name for name in self._read if name in self._verdicts]
         return [self._verdicts.pop(name)._replace(tokens=self._read.pop(name)) for name in ready]
+
+    def counters(self) -> dict[str, float]:
+        """Return the tokens of all candidates that were computed, and that the prefix cache had."""
+        computed = self._reader.computed
+        return {
+            "verifier_computed_tokens": computed,
+            "verifier_saved_tokens": max(0, self._given - computed),
+        }
 
     def cancel(self, ids: Sequence[str]) -> None:
         """Forget queued candidates."""

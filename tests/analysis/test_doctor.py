@@ -1,0 +1,84 @@
+"""What held a run back, seen in its figures."""
+
+import json
+
+import pytest
+
+from ttsflow import cli
+from ttsflow.analysis.doctor import diagnose
+from ttsflow.config import compose
+from ttsflow.errors import DataError
+from ttsflow.run import run_config
+
+SIM = [
+    "engine=sim",
+    "task=simulated",
+    "strategy=beam_search",
+    "verifier=simulated",
+    "strategy.n=16",
+    "limit=2",
+]
+PAIR = ["verifier.model=math-shepherd-7b", "engine.memory_share=0.22", "verifier.memory_share=0.68"]
+
+
+def ran(folder, *words):
+    run_config(compose([*SIM, *words]), folder)
+    return {finding.what: finding for finding in diagnose(folder)}
+
+
+def test_a_small_cache_is_named_with_what_to_raise(tmp_path):
+    found = ran(tmp_path / "a", "engine.kv_gib=0.05")
+    assert "sent back and read again" in found["memory"].seen
+    assert "engine.kv_gib" in found["memory"].change
+    waits = ran(tmp_path / "b", "engine.kv_gib=0.05", "engine.prefix_order=true")
+    assert "memory" in waits
+
+
+def test_a_verifier_that_reads_everything_again_is_told_to_keep_it(tmp_path):
+    found = ran(tmp_path / "a", *PAIR)
+    assert "verifier.prefix_cache=true" in found["verifier"].change
+    kept = ran(tmp_path / "b", *PAIR, "verifier.prefix_cache=true")
+    assert "verifier" not in kept or "prefix_cache" not in kept["verifier"].change
+
+
+def test_empty_seats_and_wasted_work_are_named(tmp_path):
+    found = ran(tmp_path / "a", "engine.seats=512", "concurrency=1")
+    assert "on 512 seats, with 1 problems in flight" in found["batch"].seen
+    assert "engine.speculation=true" in found["batch"].change
+    early = ran(tmp_path / "b", "engine.seats=512", "concurrency=1", "engine.speculation.curve=false")
+    assert "begun early and dropped" in early["speculation"].seen
+
+
+def test_a_run_that_lacks_nothing_is_told_so(tmp_path, capsys):
+    run_config(compose([*SIM, "engine.seats=16"]), tmp_path / "a")
+    assert diagnose(tmp_path / "a") == []
+    assert cli.main(["doctor", str(tmp_path / "a")]) == 0
+    out = capsys.readouterr().out
+    assert "nothing held this run back" in out
+    assert "mean batch" in out
+
+
+def test_differences_are_told(tmp_path):
+    run_config(compose(SIM), tmp_path / "a")
+    file = tmp_path / "a" / "summary.json"
+    summary = json.loads(file.read_text())
+    file.write_text(json.dumps({**summary, "exact": {"checked": 2, "differ": ["x"]}}))
+    assert "1 of 2 problems" in {f.what: f for f in diagnose(tmp_path / "a")}["other answers"].seen
+
+
+@pytest.mark.parametrize(
+    ("files", "said"),
+    [
+        ({}, "holds no summary.json"),
+        ({"summary.json": "{}"}, "holds no config.yaml"),
+        ({"summary.json": "{", "config.yaml": "a: 1"}, "cannot be read"),
+        ({"summary.json": "[]", "config.yaml": "a: 1"}, "no mapping"),
+        ({"summary.json": "{}", "config.yaml": "a: 1"}, "no figures of its engine"),
+        ({"summary.json": '{"work": {"iterations": "x"}}', "config.yaml": "[]"}, "no mapping"),
+    ],
+)
+def test_other_folders_are_refused(tmp_path, files, said):
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    with pytest.raises(DataError, match=said):
+        diagnose(tmp_path)

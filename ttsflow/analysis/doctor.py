@@ -1,0 +1,194 @@
+"""``ttsflow doctor``: what held a run back, and the setting to change."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import yaml
+from rich.table import Table
+from rich.text import Text
+
+from ttsflow.errors import DataError
+from ttsflow.listing import wide_console
+
+__all__ = ["Finding", "diagnose", "show_findings"]
+
+#: From here on a share is worth a word: of iterations in which requests waited, of tokens that were dropped,
+#: of time that went into verifying, of seats that were empty.
+_WAITED, _DROPPED, _VERIFYING, _EMPTY = 0.1, 0.3, 0.5, 0.5
+
+
+class Finding(NamedTuple):
+    """What held a run back, how much, and what to change."""
+
+    what: str
+    seen: str
+    change: str
+
+
+class _Run(NamedTuple):
+    """A run's summary and the settings of its engine and verifier."""
+
+    work: Mapping[str, float]
+    usage: Mapping[str, float]
+    engine: Mapping[str, Any]
+    verifier: Mapping[str, Any]
+    exact: Mapping[str, Any]
+    concurrency: int
+
+
+def diagnose(folder: Path) -> list[Finding]:
+    """Return what held a run back. Raises ``DataError`` for a folder without a whole run."""
+    return list(_findings(_read(folder)))
+
+
+def show_findings(folder: Path) -> None:
+    """Print what held a run back, and the figures it was seen in; errors as ``diagnose``."""
+    run = _read(folder)
+    console = wide_console()
+    table = Table(box=None, pad_edge=False, show_header=False)
+    table.add_column()
+    table.add_column(justify="right")
+    for name, value in {**_shares(run), **run.work}.items():
+        table.add_row(
+            name.replace("_", " "), f"{value:,.0f}" if float(value).is_integer() else f"{value:,.3f}"
+        )
+    console.print(table)
+    console.print()
+    found = list(_findings(run))
+    for finding in found:
+        console.print(Text(f"{finding.what}: {finding.seen}", style="bold"))
+        console.print(Text(f"  {finding.change}"))
+    if not found:
+        console.print("nothing held this run back that its figures show")
+
+
+def _read(folder: Path) -> _Run:
+    try:
+        summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
+        config = yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise DataError(
+            f"{folder} holds no {Path(error.filename).name}; name the folder that a run wrote."
+        ) from error
+    except (OSError, ValueError, yaml.YAMLError, RecursionError) as error:
+        raise DataError(f"{folder}: the run cannot be read: {type(error).__name__}: {error}") from error
+    if not (isinstance(summary, Mapping) and isinstance(config, Mapping)):
+        raise DataError(f"{folder}: summary.json or config.yaml is no mapping; is it the folder of a run?")
+    work = _numbers(summary.get("work"))
+    if not work:
+        raise DataError(
+            f"{folder}: this run has no figures of its engine. It failed before its end, or was made by a "
+            "version that kept none; run it again."
+        )
+    engine, verifier, exact = config.get("engine"), config.get("verifier"), summary.get("exact")
+    concurrency = config.get("concurrency")
+    return _Run(
+        work,
+        _numbers(summary.get("usage")),
+        engine if isinstance(engine, Mapping) else {},
+        verifier if isinstance(verifier, Mapping) else {},
+        exact if isinstance(exact, Mapping) else {},
+        concurrency if isinstance(concurrency, int) else 1,
+    )
+
+
+def _numbers(given: Any) -> dict[str, float]:
+    items = given.items() if isinstance(given, Mapping) else ()
+    return {k: v for k, v in items if isinstance(v, int | float) and not isinstance(v, bool)}
+
+
+def _share(part: float, whole: float) -> float:
+    return part / whole if whole > 0 else 0.0
+
+
+def _shares(run: _Run) -> dict[str, float]:
+    """Return the shares that findings rest on."""
+    work, usage = run.work, run.usage
+    verifier, generator = work.get("verifier_seconds", 0.0), work.get("generator_seconds", 0.0)
+    computed, saved = work.get("verifier_computed_tokens", 0.0), work.get("verifier_saved_tokens", 0.0)
+    return {
+        "share_of_prompts_cached": _share(usage.get("cached_tokens", 0.0), usage.get("prompt_tokens", 0.0)),
+        "share_of_tokens_dropped": _share(usage.get("dropped_tokens", 0.0), usage.get("decoded_tokens", 0.0)),
+        "share_of_time_verifying": _share(verifier, verifier + generator),
+        "share_of_verifier_tokens_saved": _share(saved, computed + saved),
+        "share_of_steps_waited": _share(work.get("delayed_steps", 0.0), work.get("iterations", 0.0)),
+    }
+
+
+def _findings(run: _Run) -> Iterator[Finding]:
+    yield from _memory(run)
+    yield from _verifying(run)
+    yield from _speculating(run)
+    yield from _batch(run)
+    differ = run.exact.get("differ")
+    if differ:
+        yield Finding(
+            "other answers",
+            f"{len(differ)} of {run.exact.get('checked')} problems came to something else on the plain "
+            "engine",
+            "On vLLM the last bits of a product depend on the batch; engine.dtype=float32 makes it rare. On "
+            "any other engine this is a mistake worth reporting.",
+        )
+
+
+def _memory(run: _Run) -> Iterator[Finding]:
+    work, shares = run.work, _shares(run)
+    back, waited = work.get("preempted", 0.0), shares["share_of_steps_waited"]
+    blocks = f"a KV cache of {work.get('kv_blocks', 0):,.0f} blocks"
+    if back:
+        yield Finding(
+            "memory",
+            f"with {blocks} {back:,.0f} sequences were sent back and read again",
+            "More room: engine.kv_gib, engine.memory=auto. Or fewer at once: engine.prefix_order=true lets "
+            "in what fits, concurrency is how many problems are in flight.",
+        )
+    elif waited > _WAITED:
+        yield Finding(
+            "memory",
+            f"in {waited:.0%} of the iterations requests waited for room in {blocks}",
+            "Raise engine.kv_gib or engine.seats, or let engine.memory=auto share the device anew.",
+        )
+
+
+def _verifying(run: _Run) -> Iterator[Finding]:
+    shares = _shares(run)
+    share, saved = shares["share_of_time_verifying"], shares["share_of_verifier_tokens_saved"]
+    if share <= _VERIFYING:
+        return
+    if "verifier_computed_tokens" in run.work and not saved:
+        key = "prefix_cache" if run.verifier.get("use") == "simulated" else "cache"
+        change = (
+            f"It reads every candidate from its first token: verifier.{key}=true keeps what it read before."
+        )
+    else:
+        change = "Verify less often (longer steps), take a smaller verifier, or one of fewer bits."
+    yield Finding("verifier", f"{share:.0%} of the time went into verifying", change)
+
+
+def _speculating(run: _Run) -> Iterator[Finding]:
+    dropped = _shares(run)["share_of_tokens_dropped"]
+    if dropped > _DROPPED:
+        used = _share(run.usage.get("adopted_tokens", 0.0), run.usage.get("output_tokens", 0.0))
+        yield Finding(
+            "speculation",
+            f"{dropped:.0%} of what was decoded was begun early and dropped; {used:.0%} of what was used had "
+            "been begun early",
+            "Where steps cost by their batch: engine.speculation={depth: 1, tiers: 4}. With "
+            "engine.eager_verify=true more is known of who survives.",
+        )
+
+
+def _batch(run: _Run) -> Iterator[Finding]:
+    batch, seats = run.work.get("mean_batch"), run.engine.get("seats")
+    if batch is None or not isinstance(seats, int) or batch >= _EMPTY * seats:
+        return
+    early = "" if run.engine.get("speculation") else ", engine.speculation=true"
+    yield Finding(
+        "batch",
+        f"{batch:.1f} sequences ran at once on {seats} seats, with {run.concurrency} problems in flight",
+        f"Fill the seats: a higher concurrency{early}; or give the memory that they hold to something else.",
+    )

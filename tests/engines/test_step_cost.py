@@ -7,10 +7,11 @@ import pytest
 from ttsflow.engines.step_cost import StepCost
 
 
-def seen(fixed, each, batches, noise=0.0):
+def seen(fixed, each, batches, noise=0.0, start=0.0):
     rng, cost = random.Random(1), StepCost()
     for batch in batches:
         cost.observe(batch, (fixed + each * batch) * (1 + noise * rng.gauss(0, 1)))
+    cost.began(4, 2, fixed + 4 * each + 2 * start)
     return cost
 
 
@@ -47,6 +48,21 @@ def test_between_these_it_depends_on_the_chance():
     assert cost.pays(0.6, 8)
     assert not cost.pays(0.2, 8)
     assert not cost.pays(0.6, 64)
+
+
+def test_reading_a_prompt_in_vain_counts():
+    cheap, dear = (seen(0.1, 0.001, [1, 4, 8, 16] * 5, start=start) for start in (0.0, 0.1))
+    assert cheap.pays(0.5, 8)
+    assert not dear.pays(0.5, 8)
+    assert dear.pays(0.95, 8)
+
+
+def test_the_further_ahead_the_more_a_prompt_is_worth():
+    cost = seen(0.1, 0.0, [1, 4, 8, 16] * 5, start=0.1)
+    assert not cost.pays(0.5, 8)
+    for _ in range(50):
+        cost.came(200)
+    assert cost.pays(0.5, 8)
 
 
 def test_it_follows_a_machine_that_becomes_slower():

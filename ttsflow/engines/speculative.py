@@ -81,7 +81,7 @@ class Speculative(Decorated):
         self._real: dict[str, str] = {}
         self._inside: dict[str, str] = {}
         self._news: list[Progress] = []
-        self._fresh = False
+        self._fresh = 0
         self._books: dict[str, list[int]] = {}
         self.begun = self.taken = 0
 
@@ -120,20 +120,21 @@ class Speculative(Decorated):
             self._adopt(guess, request)
             return
         self._real[request.id] = self._inside[request.id] = request.id
-        self._fresh = True
+        self._fresh += 1
         self.inner.submit(request)
 
     def _adopt(self, guess: _Guess, request: EngineRequest) -> None:
         name = guess.name
         del self._guesses[guess.request.id], self._by_seed[guess.request.seed]
         self._count(request.problem, guess.tokens, 0)
+        self._came(guess)
         self.taken += guess.running
         if guess.end is not None:
             self._news.append(guess.told(request.id))
             self._real[request.id] = ""
             return
         if not guess.running:
-            self._fresh = True
+            self._fresh += 1
             self._real[request.id] = self._inside[request.id] = request.id
             self.inner.submit(request)
             return
@@ -228,7 +229,7 @@ class Speculative(Decorated):
                 return
             begun = guess.begin()
             self._running[guess.name] = guess
-            self._fresh = True
+            self._fresh += 1
             self.begun += 1
             self.inner.submit(begun)
 
@@ -239,9 +240,14 @@ class Speculative(Decorated):
 
     def _drop(self, guess: _Guess) -> None:
         """End what is expected, or forget how it ended; it may be begun again."""
+        self._came(guess)
         if self._running.pop(guess.name, None) is not None:
             self.inner.abort([guess.name])
         self._count(guess.request.problem, 0, guess.clear())
+
+    def _came(self, guess: _Guess) -> None:
+        if self._cost is not None and guess.running:
+            self._cost.came(guess.tokens)
 
     def _count(self, problem: str, adopted: int, dropped: int) -> None:
         books = self._books.setdefault(problem, [0, 0])
@@ -251,17 +257,21 @@ class Speculative(Decorated):
     # --- what a step costs --------------------------------------------------------------------------
 
     def _advance(self) -> list[Progress]:
-        """Advance the engine, and see what the iteration cost where it read nothing."""
-        if self._cost is None or self._fresh:
-            # The first iteration of a new request reads its prompt.
-            self._fresh = False
+        """Advance the engine, and see what the iteration cost."""
+        if self._cost is None:
             return self.inner.step()
         batch = min(len(self._inside) + len(self._running), self.capacity)
+        fresh, self._fresh = self._fresh, 0
         before = self.now()
         news = self.inner.step()
         iterations = 1 if self._leaping is None else self._leaping.advanced
         if iterations:
-            self._cost.observe(batch, (self.now() - before) / iterations)
+            seconds = (self.now() - before) / iterations
+            if fresh:
+                # The first iteration of a new request reads its prompt.
+                self._cost.began(batch, fresh, seconds)
+            else:
+                self._cost.observe(batch, seconds)
         return news
 
 

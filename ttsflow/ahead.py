@@ -10,6 +10,7 @@ import itertools
 import math
 from collections.abc import Iterator, Sequence
 
+from ttsflow.acceleration import Speculation
 from ttsflow.chances import survival, tiered
 from ttsflow.flight import Asked, Case, Flight, Frame, Live
 from ttsflow.lineage import Path
@@ -68,8 +69,8 @@ class Ahead:
     """Told by the driver what begins, ends and is scored.
 
     With ``eager`` candidates that all go to the verifier go there as they end. With ``expecting``, an engine
-    that begins requests early, it is told what may follow: ``depth`` rounds ahead, and of the children of a
-    candidate the more, the likelier it survives, in ``tiers`` tiers.
+    that begins requests early, it is told what may follow, as far ahead as ``speculation`` says, and of the
+    children of a candidate the more, the likelier it survives.
     """
 
     def __init__(
@@ -79,15 +80,13 @@ class Ahead:
         *,
         eager: bool = False,
         expecting: Expecting | None = None,
-        depth: int = 1,
-        tiers: int = 4,
+        speculation: Speculation | None = None,
     ) -> None:
         self._rules = rules
         self._verifying = verifying
         self._eager = eager
         self._engine = expecting
-        self._depth = depth
-        self._tiers = tiers
+        self._wanted = speculation or Speculation()
         self._rounds: dict[Frame, _Round] = {}
         self._hopes: dict[str, _Hope] = {}
         if expecting is not None:
@@ -220,7 +219,10 @@ class Ahead:
     ) -> set[Path]:
         """Expect as many children of ``parent`` as its chance is worth; return their paths."""
         children = outlook.children(parent)
-        wanted = children[: tiered(chance, len(children), self._tiers)]
+        wanted = children[: tiered(chance, len(children), self._wanted.tiers)]
+        if self._wanted.mode == "shared":
+            # Its siblings begin with what the first has.
+            wanted = wanted[:1]
         paths = frame.lineage.peek(parent.path, len(wanted))
         for path, child in zip(paths, wanted, strict=True):
             hope = among.get(path)
@@ -249,7 +251,7 @@ class Ahead:
     def _hope_ended(self, request: EngineRequest, end: Progress) -> None:
         """Expect what follows an expected request that has ended, where that is not too far ahead."""
         hope = self._hopes.get(request.id)
-        if hope is None or hope.outlook is None or hope.depth >= self._depth:
+        if hope is None or hope.outlook is None or hope.depth >= self._wanted.depth:
             return
         hope.asked.trace.tokens = list(end.tokens)
         case = hope.case

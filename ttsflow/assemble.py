@@ -72,6 +72,8 @@ class Setup:
             "seed": self.seed,
             "limit": self.limit,
         }
+        if self.acceleration.biased:
+            rest["speculation"] = asdict(self.acceleration)["speculation"]
         return fingerprint({name: part and explain(part, registry) for name, part in parts.items()} | rest)
 
     @property
@@ -161,11 +163,25 @@ def _assemble(mapping: Mapping[str, Any], task: Task | None, *, checked: bool) -
     memory = memory_of(setup.acceleration.memory)
     if mapping.get("hardware") and not (memory or any(hasattr(part, "hardware") for part in readers)):
         raise ConfigError("no part of this run reads it; engine=sim simulates the machine.", "hardware")
+    if setup.acceleration.verifier_cache is not None:
+        setup = _with_cache(setup, setup.acceleration.verifier_cache)
     if memory is not None:
         setup = with_plan(setup, memory, mapping.get("hardware"))
     if checked:
         check(setup)
     return setup
+
+
+def _with_cache(setup: Setup, keep: bool) -> Setup:
+    """Return a run whose verifier has a model that keeps what it has read, or does not."""
+    verifier: Any = setup.verifier
+    name = next((name for name in ("cache", "prefix_cache") if hasattr(verifier, name)), None)
+    if name is None:
+        raise ConfigError(
+            "the verifier of this run has no model with a prefix cache; leave it null.",
+            "engine.verifier_cache",
+        )
+    return replace(setup, verifier=replace(verifier, **{name: keep}))
 
 
 def with_plan(setup: Setup, memory: Memory, hardware: Mapping[str, Any] | None) -> Setup:

@@ -78,8 +78,10 @@ class Decoding:
             flight, tokens = request.flight, item.tokens
             if tokens:
                 request.trace.tokens.extend(tokens)
-                request.account.running += len(tokens)
-                self.tokens += len(tokens)
+                fresh = len(tokens) - item.reused
+                request.reused += item.reused
+                request.account.running += fresh
+                self.tokens += fresh
                 if item.logprobs:
                     request.trace.logprobs.extend(item.logprobs)
                 if item.certainties:
@@ -170,18 +172,20 @@ class Decoding:
             )
         live.trace.candidate = candidate
         del live.flight.live[live.index]
-        account = case.account
+        # What another request has decoded is in its books.
+        account, fresh = case.account, len(tokens) - live.reused
+        account.reused += live.reused
         if self.live.pop(live.id, None) is not None:
             case.live -= 1
             account.live -= 1
             account.live_prompt -= len(case.prompt) + len(live.prefix)
-            account.running -= len(tokens)
+            account.running -= fresh
             account.cached += end.cached
         if candidate.finish == "aborted":
-            account.aborted += len(tokens)
+            account.aborted += fresh
         else:
-            account.output += len(tokens)
-        case.tree[candidate.path] = len(tokens)
+            account.output += fresh
+        case.tree[candidate.path] = fresh
         self.ledger.settle(account, 1)
         self.ahead.ended(live, candidate)
         if self.trace.enabled:

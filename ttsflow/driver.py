@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from ttsflow.acceleration import PLAIN, Acceleration, Speculation
+from ttsflow.acceleration import PLAIN, Acceleration
 from ttsflow.ahead import Ahead
 from ttsflow.decoding import Decoding
 from ttsflow.errors import ConfigError, EngineDead
@@ -87,14 +87,12 @@ class Driver:
         # What is decoded early and dropped would spend the funds that answers depend on.
         engine = self.engine
         expecting = engine if isinstance(engine, Expecting) and not self.ledger.budget else None
-        speculation = wanted.speculates or Speculation()
         return Ahead(
             self.rules,
             self._verifying,
             eager=wanted.eager_verify and not self.ledger.budget,
             expecting=expecting,
-            depth=speculation.depth,
-            tiers=speculation.tiers,
+            speculation=wanted.speculates,
         )
 
     def run(self, problems: Sequence[Problem]) -> Iterator[Result]:

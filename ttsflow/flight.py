@@ -144,14 +144,15 @@ class Asked:
 
 
 class Live(Asked):
-    """One request of a flight that still runs."""
+    """One request of a flight that still runs; ``reused`` of its tokens were decoded for another one."""
 
-    __slots__ = ("account", "flight", "index")
+    __slots__ = ("account", "flight", "index", "reused")
 
     def __init__(self, asked: Asked, flight: Flight) -> None:
         for name in Asked.__slots__:
             setattr(self, name, getattr(asked, name))
         self.flight = flight
+        self.reused = 0
         self.account = flight.frame.case.account
         self.index = len(flight.traces)
         flight.traces.append(self.trace)

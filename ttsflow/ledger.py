@@ -67,6 +67,7 @@ class Account:
         "quoted",
         "requests",
         "reserved",
+        "reused",
         "running",
         "serial",
         "started",
@@ -78,7 +79,7 @@ class Account:
         self.started = started
         self.ended: float | None = None
         self.prompt = self.cached = self.output = self.aborted = self.running = 0
-        self.adopted = self.dropped = 0
+        self.adopted = self.dropped = self.reused = 0
         self.verifier = self.serial = self.requests = self.engine_steps = 0
         self.live = self.live_prompt = self.quoted = 0
         self.reserved: dict[str, float] = {}
@@ -94,6 +95,7 @@ class Account:
             aborted=self.aborted,
             dropped=self.dropped,
             adopted=self.adopted,
+            reused=self.reused,
             verifier=self.verifier,
             serial=self.serial,
             requests=self.requests,

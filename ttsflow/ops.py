@@ -242,7 +242,8 @@ class Progress(NamedTuple):
     failed with a ``reason``. Tokens of a stop string, and one end-of-text token, are part of
     ``tokens``: they were decoded. ``cached`` counts prompt tokens served from the prefix cache; it comes with
     ``finish``, so that nobody knows it of a request that was aborted.
-    ``certainties`` are KL(uniform || p) in nats, p the model's own distribution of each token.
+    ``certainties`` are KL(uniform || p) in nats, p the model's own distribution of each token. ``reused``
+    counts those of ``tokens`` that were decoded for another request.
     """
 
     id: str
@@ -253,3 +254,4 @@ class Progress(NamedTuple):
     cached: int = 0
     reason: str = ""
     certainties: tuple[float, ...] = ()
+    reused: int = 0

@@ -107,8 +107,9 @@ class Usage:
 
     Tokens unless said otherwise. ``output``: of candidates that ended by themselves or at a limit;
     ``aborted``: of candidates ttsflow ended; ``dropped``: speculated and not used; ``adopted``: the
-    part of ``output`` that was speculated; ``reused``: served from a store instead of decoded;
-    ``cached``: the part of ``prompt`` found in the prefix cache, unknown of requests that were aborted.
+    part of ``output`` that was speculated; ``reused``: taken over from another request instead of
+    decoded, and in no other count; ``cached``: the part of ``prompt`` found in the prefix cache,
+    unknown of requests that were aborted.
     ``serial`` is the length of the longest chain of tokens that had to be decoded one after another.
     ``seconds`` is the time from a problem's start to its result. ``joules`` is None where no meter ran.
     """

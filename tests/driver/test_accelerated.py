@@ -134,6 +134,63 @@ def test_speculation_saves_a_sixth_of_the_time_on_a_simulated_card(n):
     assert seconds(speculation=True, eager_verify=True) == fast
 
 
+@pytest.mark.parametrize("name", SEARCHES)
+def test_the_published_way_shares_what_siblings_begin_with_and_books_it_once(name):
+    shared = Acceleration(speculation=Speculation(mode="shared", curve=False))
+    plain, _, _ = play(shipped(name), size=6)
+    results, trace, engine = play(shipped(name), Schedule(1, 64, 0.0, 1, 0, shared), size=6)
+    usage = [result.usage for result in results.values()]
+    assert sum(one.reused for one in usage) > 0
+    assert sum(one.decoded for one in usage) == engine.decoded
+    new = sum(data["tokens_new"] for data in trace.of("candidate"))
+    assert new == sum(one.output + one.aborted + one.reused for one in usage)
+    # Biased: what is sampled is something else.
+    assert [r.text for r in results.values()] != [plain[name].text for name in results]
+
+
+def test_the_published_way_has_a_fingerprint_of_its_own():
+    def fingerprint(speculation):
+        engine = {"use": "fake", "speculation": speculation}
+        return Pipeline("beam_search", engine=engine, verifier="fake", task="simulated").setup.fingerprint
+
+    assert fingerprint(True) == fingerprint(False) == fingerprint({"depth": 3})
+    assert fingerprint({"mode": "shared"}) not in {
+        fingerprint(True),
+        fingerprint({"mode": "shared", "depth": 1}),
+    }
+
+
+def test_the_simulator_goes_on_behind_a_part_of_a_step():
+    pipeline = Pipeline(
+        "beam_search",
+        engine={"use": "sim", "speculation": {"mode": "shared"}, "check_exact": 0.5},
+        task={"use": "simulated", "size": 4},
+        verifier="simulated",
+        n=8,
+        concurrency=1,
+    )
+    run = pipeline.run()
+    assert all(result.outcome == "answered" for result in run.results)
+    usage = run.summary.usage
+    assert usage["reused_tokens"] > 0
+    assert usage["decoded_tokens"] == usage["output_tokens"] + usage["dropped_tokens"]
+    assert run.summary.exact["differ"]
+
+
+def test_the_cache_of_a_verifier_is_switched_from_here():
+    def verifier(named, **engine):
+        return Pipeline(
+            "beam_search", engine={"use": "sim", **engine}, verifier=named, task="simulated"
+        ).setup.verifier
+
+    model = {"use": "simulated", "model": "skywork-prm-1.5b", "memory_share": 0.1}
+    assert verifier(model, verifier_cache=True).prefix_cache
+    assert not verifier({**model, "prefix_cache": True}, verifier_cache=False).prefix_cache
+    assert verifier({**model, "prefix_cache": True}).prefix_cache
+    with pytest.raises(ConfigError, match=r"engine\.verifier_cache: the verifier of this run has no model"):
+        verifier("random", verifier_cache=True)
+
+
 def test_settings_are_those_of_the_engine_and_change_no_fingerprint():
     def setup(**more):
         return Pipeline(
@@ -153,6 +210,8 @@ def test_settings_are_those_of_the_engine_and_change_no_fingerprint():
     [
         ({"speculation": {"depth": 5}}, "engine.speculation.depth: between 1 and 4 rounds ahead, got 5."),
         ({"speculation": {"tiers": 0}}, "engine.speculation.tiers: at least one tier is needed, got 0."),
+        ({"speculation": {"keep_ratio": 0.5}}, "engine.speculation.keep_ratio: only `mode: shared` reads it"),
+        ({"speculation": {"mode": "shared", "keep_ratio": 1.0}}, "engine.speculation.keep_ratio: a share"),
         ({"speculation": {"dept": 2}}, "engine.speculation.dept: .*Did you mean 'depth'"),
         ({"prefix_order": "yes"}, "engine.prefix_order: "),
         ({"prefix_orders": True}, "engine.prefix_orders: "),

@@ -290,3 +290,29 @@ def test_random_schedules_lose_nothing_and_change_nothing():
         if not player.aborted:
             assert player.fake.decoded == heard_of + sum(book[1] for book in books)
     assert adopted > 500
+
+
+def test_shared_siblings_begin_with_a_part_of_what_the_first_had():
+    """Their kept tokens are counted as reused, and they go on from there under their own seeds."""
+    fake = FakeEngine(capacity=4)
+    engine = Speculative(fake, curve=False, keep=0.5)
+    seed = long_seeds((50,), 1)[0]
+    engine.submit(request("long", 3, most=60, prompt=(49,)))
+    engine.expect(request("s1", seed, prompt=(50,), most=20, path=(4, 0)), 0.5)
+    for _ in range(4):
+        engine.step()
+    engine.submit(request("first", seed, prompt=(50,), most=20, path=(4, 0)))
+    engine.submit(request("second", 77, prompt=(50,), most=20, path=(4, 1)))
+    engine.submit(request("other", 78, prompt=(51,), most=20, path=(5, 0)))
+    told, reused = {}, {}
+    while fake._running or fake._waiting:
+        for item in engine.step():
+            told.setdefault(item.id, []).extend(item.tokens)
+            reused[item.id] = reused.get(item.id, 0) + item.reused
+    assert reused == {"first": 0, "second": 2, "other": 0, "long": 0}
+    assert told["first"] == alone(request("x", seed, prompt=(50,)))[0]
+    assert told["second"][:2] == told["first"][:2]
+    rest = alone(request("x", 77, prompt=(50, *told["first"][:2]), most=18))[0]
+    assert told["second"][2:] == rest
+    assert told["other"] == alone(request("x", 78, prompt=(51,)))[0]
+    assert fake.decoded == sum(map(len, told.values())) - 2

@@ -31,5 +31,6 @@ def accelerated(engine: Engine, wanted: Acceleration, *, budget: bool = False) -
         engine = PrefixOrdered(engine)
     speculation = wanted.speculates
     if speculation is not None and not budget:
-        engine = Speculative(engine, curve=speculation.curve)
+        keep = speculation.keep_ratio if speculation.mode == "shared" else None
+        engine = Speculative(engine, curve=speculation.curve, keep=keep)
     return engine

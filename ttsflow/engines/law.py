@@ -179,6 +179,10 @@ class LawPaths:
         """Draw what a request decodes."""
         room = max(0, min(request.max_tokens, context - len(request.prompt)))
         before, asked = self._segments.before(request.prompt)
+        ahead, done = self._segments.part(request.prompt)
+        if done:
+            # It begins with a part of another one's step, whose end is its own.
+            before, asked = ahead, False
         state: _State = _State() if before is None else before.state
         seed = request.seed
         if request.sampling.temperature == 0:
@@ -188,8 +192,9 @@ class LawPaths:
         finish: Literal["stop", "length"] = "length"
         stop: str | None = None
         steps = self._answer if before is not None and asked else self._steps
-        for step in steps(state, request.problem, seed):
-            left = room - length
+        for drawn in steps(state, request.problem, seed):
+            step = drawn._replace(tokens=max(1, drawn.tokens - done)) if done else drawn
+            done, left = 0, room - length
             if step.tokens > left:
                 state = _State(state.steps, state.right, step._replace(tokens=step.tokens - left))
                 length = room

@@ -14,10 +14,11 @@ from zlib import crc32
 from ttsflow.lineage import derive
 from ttsflow.types import Prompt, Tokens
 
-__all__ = ["FIRST_PIECE", "Segment", "Segments"]
+__all__ = ["FIRST_PIECE", "PLACE", "Segment", "Segments"]
 
 _SHIFT = 20
-_PLACE = (1 << _SHIFT) - 1
+#: The bits of an id that are its place in its piece.
+PLACE = (1 << _SHIFT) - 1
 #: Ids below are chunks of text, ids from here on are of pieces.
 FIRST_PIECE = 1 << 32
 
@@ -84,7 +85,7 @@ class Segments:
                 parts.append(self._texts.get(token, ""))
                 place += 1
                 continue
-            piece, start = self._known[token >> _SHIFT], token & _PLACE
+            piece, start = self._known[token >> _SHIFT], token & PLACE
             count = min(piece.length - start, size - place)
             if tokens[place + count - 1] != token + count - 1:
                 # It was ended early, and something else follows.
@@ -114,6 +115,20 @@ class Segments:
             return None, False
         last = prompt[size - 1]
         return self._ends.get(last) or self._known.get(last >> _SHIFT), size < len(prompt)
+
+    def part(self, prompt: Tokens) -> tuple[Segment | None, int]:
+        """Return how many tokens of a piece a prompt ends with that has more, and the piece before it.
+
+        0 where it ends with a whole piece.
+        """
+        last = prompt[-1] if prompt else 0
+        piece = self._known.get(last >> _SHIFT)
+        done = (last & PLACE) + 1
+        if piece is None or last in self._ends or done >= piece.length:
+            return None, 0
+        size = _pieces_end(prompt[: len(prompt) - done])
+        before = prompt[size - 1] if size else 0
+        return self._ends.get(before) or self._known.get(before >> _SHIFT), done
 
     def behind(self, prompt: Tokens) -> str:
         """Return the words that stand behind the last piece of a prompt."""

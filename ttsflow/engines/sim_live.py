@@ -7,7 +7,7 @@ from collections.abc import Sequence as Several
 from typing import NamedTuple
 
 from ttsflow.engines.playing import Playing
-from ttsflow.engines.segments import FIRST_PIECE
+from ttsflow.engines.segments import FIRST_PIECE, PLACE
 from ttsflow.engines.sim_batch import Batch
 from ttsflow.engines.sim_cache import Node
 from ttsflow.engines.sim_device import Device
@@ -205,6 +205,10 @@ class SimEngine(Playing):
         while size and prompt[size - 1] < FIRST_PIECE:
             size -= 1
         known = self._nodes.get(prompt[size - 1]) if size else None
+        if known is None and size:
+            # A part of a piece; its beginning is where the piece before it ends.
+            size -= (prompt[size - 1] & PLACE) + 1
+            known = self._nodes.get(prompt[size - 1]) if size > 0 else None
         if known is None:
             return self._prompt(problem, prompt)
         block = self.batch.cache.block

@@ -7,11 +7,13 @@ whatever is in its way is ended before it is submitted.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from ttsflow.engines.decorated import Decorated
 from ttsflow.engines.step_cost import StepCost
+from ttsflow.lineage import Path
 from ttsflow.ops import EngineRequest, Progress
 from ttsflow.protocols import Engine, Leaping, innermost
 
@@ -64,10 +66,16 @@ class _Guess:
 
 
 class Speculative(Decorated):
-    """An ``Expecting`` engine. With ``curve`` it begins nothing that is not worth its time."""
+    """An ``Expecting`` engine. With ``curve`` it begins nothing that is not worth its time.
 
-    def __init__(self, inner: Engine, *, curve: bool = True) -> None:
+    With ``keep`` siblings of a request that was begun early, later children of the same parent, begin with
+    that share of what it had decoded when it was asked for; they go on under their own seeds.
+    """
+
+    def __init__(self, inner: Engine, *, curve: bool = True, keep: float | None = None) -> None:
         super().__init__(inner)
+        self._keep = keep
+        self._heads: dict[str, dict[Path, Progress]] = {}
         self.on_end: Callable[[EngineRequest, Progress], None] | None = None
         self._cost = StepCost() if curve else None
         # One that lets requests in knows more of its room than how many seats there are.
@@ -105,6 +113,7 @@ class Speculative(Decorated):
 
     def collect(self, problem: str) -> tuple[int, int]:
         """Return the tokens decoded early that a problem has adopted and dropped since last asked."""
+        self._heads.pop(problem, None)
         adopted, dropped = self._books.pop(problem, (0, 0))
         return adopted, dropped
 
@@ -119,6 +128,7 @@ class Speculative(Decorated):
         if guess is not None and _same(guess.request, request):
             self._adopt(guess, request)
             return
+        request = self._with_head(request)
         self._real[request.id] = self._inside[request.id] = request.id
         self._fresh += 1
         self.inner.submit(request)
@@ -128,6 +138,8 @@ class Speculative(Decorated):
         del self._guesses[guess.request.id], self._by_seed[guess.request.seed]
         self._count(request.problem, guess.tokens, 0)
         self._came(guess)
+        if self._keep is not None and guess.heard:
+            self._heads.setdefault(request.problem, {})[request.path[:-1]] = guess.told("")
         self.taken += guess.running
         if guess.end is not None:
             self._news.append(guess.told(request.id))
@@ -142,6 +154,20 @@ class Speculative(Decorated):
         self._real[request.id], self._inside[name] = name, request.id
         if guess.heard:
             self._news.append(guess.told(request.id))
+
+    def _with_head(self, request: EngineRequest) -> EngineRequest:
+        """Return what is left of a request that begins with a part of what its sibling had decoded."""
+        head = self._heads.get(request.problem, {}).get(request.path[:-1])
+        kept = 0 if head is None or self._keep is None else math.floor(self._keep * len(head.tokens))
+        kept = min(kept, request.max_tokens - 1)
+        if head is None or kept < 1 or request.aside is not None:
+            return request
+        # Never to its end, so that no stop string is within.
+        part = Progress(request.id, head.tokens[:kept], logprobs=head.logprobs[:kept], reused=kept)
+        self._news.append(part._replace(certainties=head.certainties[:kept]))
+        return replace(
+            request, prompt=request.prompt + head.tokens[:kept], max_tokens=request.max_tokens - kept
+        )
 
     def abort(self, ids: Sequence[str]) -> None:
         """End requests now; no news of them follows."""
@@ -201,6 +227,7 @@ class Speculative(Decorated):
         self._inside.clear()
         self._news.clear()
         self._books.clear()
+        self._heads.clear()
         super().reset()
 
     # --- seats and memory ---------------------------------------------------------------------------

@@ -54,10 +54,10 @@ class Acceleration:
 
     ``prefix_order``: requests that share a prefix run next to each other, and no more at once than the KV
     cache holds. ``speculation``: likely steps are begun early. ``eager_verify``: candidates are scored as
-    they end, not when all have ended. ``verifier_cache``: whether the verifier's model keeps what it has read,
-    None as it says itself. ``memory``: KV caches and seats of both models come from a plan.
-    ``check_exact`` is the share of problems that are run once more on the
-    engine as it is, to see whether anything differs.
+    they end, not when all have ended. ``verifier_cache``: whether the verifier's model keeps what it has
+    read, None as it says itself. ``memory``: KV caches and seats of both models come from a plan.
+    ``check_exact`` is the share of problems that are run once more on the engine as it is, to see whether
+    anything differs.
     """
 
     prefix_order: bool = False

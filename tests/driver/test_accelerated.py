@@ -180,10 +180,13 @@ def test_the_simulator_goes_on_behind_a_part_of_a_step():
 def test_the_cache_of_a_verifier_is_switched_from_here():
     def verifier(named, **engine):
         return Pipeline(
-            "beam_search", engine={"use": "sim", **engine}, verifier=named, task="simulated"
+            "beam_search",
+            engine={"use": "sim", "memory_share": 0.5, **engine},
+            verifier=named,
+            task="simulated",
         ).setup.verifier
 
-    model = {"use": "simulated", "model": "skywork-prm-1.5b", "memory_share": 0.1}
+    model = {"use": "simulated", "model": "skywork-prm-1.5b", "memory_share": 0.4}
     assert verifier(model, verifier_cache=True).prefix_cache
     assert not verifier({**model, "prefix_cache": True}, verifier_cache=False).prefix_cache
     assert verifier({**model, "prefix_cache": True}).prefix_cache

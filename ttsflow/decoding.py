@@ -51,6 +51,7 @@ class Decoding:
         self._watched: dict[Flight, None] = {}
         engine = innermost(rules.engine)
         self._leaping = engine if isinstance(engine, Leaping) else None
+        self._rests: Callable[[], None] | None = getattr(engine, "rest", None)
 
     def launch(self, frame: Frame, op: Generate) -> None:
         """Submit the requests of an operation."""
@@ -95,6 +96,11 @@ class Decoding:
         for flight in touched:
             self._look(flight)
         return 1 if self._leaping is None else self._leaping.advanced
+
+    def rest(self) -> None:
+        """Tell the engine that it will not be advanced for now: nothing that was asked for is running."""
+        if self._rests is not None:
+            self._rests()
 
     def stop(self, case: Case, reason: str) -> None:
         """End all requests of a problem; its stages get what there is, and the reason."""

@@ -126,6 +126,8 @@ class Driver:
             frame, reply = self._ready.popleft()
             if frame.case in self._cases:
                 self._advance(frame, reply)
+        if not self._decoding.live:
+            self._decoding.rest()
         began = self.engine.now()
         moved |= self._verifying.step()
         scored = self.engine.now()

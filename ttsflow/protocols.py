@@ -198,7 +198,11 @@ class Engine(Protocol):
 
 @runtime_checkable
 class Leaping(Protocol):
-    """What an engine in virtual time has besides: it may jump from event to event."""
+    """What an engine in virtual time has besides: it may jump from event to event.
+
+    One on a device that a verifier shares has a method ``rest()``, which is called when it will not be
+    advanced for now, though work that was begun early may be on it.
+    """
 
     leap: int | None
     """Set before every step: the most tokens a sequence may grow in it; None: until something happens."""

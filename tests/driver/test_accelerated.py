@@ -134,6 +134,38 @@ def test_speculation_saves_a_sixth_of_the_time_on_a_simulated_card(n):
     assert seconds(speculation=True, eager_verify=True) == fast
 
 
+@pytest.mark.parametrize(
+    "verifier",
+    [
+        {"together": True},
+        {"together": True, "prefix_cache": True},
+        {"offload": "kv", "kv_gib": 2.0},
+        {"prefix_cache": True},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("n", [8, 32])
+def test_work_begun_early_never_keeps_a_verifier_from_its_turn(verifier, n):
+    """It runs on when the driver has nothing else to wait for than scores."""
+
+    def run(**more):
+        engine = {"use": "sim", "memory_share": 0.22, "seats": 12, **more}
+        if "offload" in verifier:
+            engine |= {"kv_gib": 2.0}
+        pipeline = Pipeline(
+            "beam_search",
+            engine=engine,
+            task={"use": "simulated", "size": 3},
+            verifier={"use": "simulated", "model": "math-shepherd-7b", "memory_share": 0.68, **verifier},
+            hardware="rtx4090",
+            n=n,
+            concurrency=2,
+        )
+        return [(r.answer, r.text, r.usage.output, r.usage.serial) for r in pipeline.run().results]
+
+    assert run(speculation=True, eager_verify=True, prefix_order=True) == run()
+
+
 @pytest.mark.parametrize("name", SEARCHES)
 def test_the_published_way_shares_what_siblings_begin_with_and_books_it_once(name):
     shared = Acceleration(speculation=Speculation(mode="shared", curve=False))

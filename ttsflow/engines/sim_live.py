@@ -128,6 +128,10 @@ class SimEngine(Playing):
         if request.stream:
             self._streams[request.id] = run
 
+    def rest(self) -> None:
+        """Leave the device to others until the next request: what runs was begun early, and waits."""
+        self.device.busy = False
+
     def abort(self, ids: Several[str]) -> None:
         """Forget requests; what they have decoded stays in the cache."""
         for name in ids:

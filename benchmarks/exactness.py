@@ -34,6 +34,8 @@ LIKE = (
     "self_consistency",
     "short_m_at_k",
 )
+#: Strategies with a watch that ends samples.
+WATCHED = ("ffs", "short_m_at_k")
 #: What may differ: how long it took, and what was decoded of requests that are ended early.
 TIMES = ("aborted", "adopted", "cached", "dropped", "engine_steps", "seconds", "verifier")
 #: Simulated tokens say nothing of their certainty, and a probe or a rollout is no piece of a law.
@@ -84,7 +86,7 @@ def on_sim(number: int) -> bool:
     }
     verifier["prefix_cache"] = rng.random() < 0.5
 
-    def run(more: Mapping[str, Any], concurrency: int) -> list[Result]:
+    def run(more: Mapping[str, Any], concurrency: int) -> list[Any]:
         pipeline = Pipeline(
             name,
             engine={**engine, "memory_share": 0.6, **more},
@@ -94,7 +96,7 @@ def on_sim(number: int) -> bool:
             n=8,
             concurrency=concurrency,
         )
-        return [_told(result) for result in pipeline.run().results]
+        return [_told(name, result) for result in pipeline.run().results]
 
     if f"sim {name}" not in _plain:
         _plain[f"sim {name}"] = run({}, 1)
@@ -118,8 +120,7 @@ def on_replay(number: int) -> bool:
         )
         problems = list(pipeline.setup.task.problems())[:4]
         pipeline.setup = replace(pipeline.setup, limit=len(problems))
-        # How far the samples were that are ended early depends on the seats.
-        return [(r.id, r.answer, r.outcome, r.usage.serial, r.text) for r in pipeline.run().results]
+        return [_told(name, result) for result in pipeline.run().results]
 
     if f"replay {name}" not in _plain:
         _plain[f"replay {name}"] = run({})
@@ -128,7 +129,10 @@ def on_replay(number: int) -> bool:
     )
 
 
-def _told(result: Result) -> Result:
+def _told(name: str, result: Result) -> Any:
+    """Return what may not differ; how far samples are that are ended early depends on the seats."""
+    if name in WATCHED:
+        return result.id, result.answer, result.outcome, result.usage.serial, result.text
     usage = replace(result.usage, **dict.fromkeys(TIMES, 0))
     return replace(result, usage=usage, cost={}, fingerprint="", versions={})
 

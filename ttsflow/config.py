@@ -155,8 +155,11 @@ class _Alone:
 
 def _raw(config: DictConfig) -> dict[str, Any]:
     """Return a composed config as plain data with its interpolations unresolved, without Hydra's part."""
-    plain: Any = OmegaConf.to_container(config, resolve=False)
-    return {key: value for key, value in plain.items() if key != "hydra"}
+    return {
+        str(key): OmegaConf.to_container(value, resolve=False) if OmegaConf.is_config(value) else value
+        for key, value in config.items_ex(resolve=False)
+        if key != "hydra"
+    }
 
 
 def _resolved(value: Any) -> Any:

@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from copy import copy, deepcopy
+from functools import lru_cache
 from pathlib import Path
 from secrets import token_hex
 from typing import Any, Self
@@ -26,9 +27,10 @@ from hydra.core.config_store import ConfigStore
 from hydra.core.default_element import GroupDefault, InputDefault
 from hydra.core.object_type import ObjectType
 from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override
 from hydra.core.utils import setup_globals
 from hydra.errors import HydraException
-from hydra.plugins.config_source import ConfigResult
+from hydra.plugins.config_source import ConfigResult, ConfigSource
 from hydra.types import RunMode
 from hydra.version import VersionBase, setbase
 from omegaconf import DictConfig, OmegaConf, open_dict
@@ -51,7 +53,8 @@ _OPEN = re.compile(
     r"^(strategy|engine|verifier|task|cost|budget|sampling)\.(?![^=]*\bstages\.[^.=]+=\s*null\s*$)[^=]*="
 )
 
-#: How many parsed files are kept; a process reads a few dozen, unless it writes new ones all the time.
+#: How many parsed files and overrides are kept; a process reads a few dozen, unless it writes
+#: new ones all the time.
 _MOST_PARSED = 500
 
 #: How many compositions are kept, of some 15 kB each; a sweep has as many as it combines files.
@@ -85,6 +88,16 @@ class _Repository(ConfigRepository):
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         """Hydra copies it for every composition; a deep copy would take its whole store along."""
         return copy(self)
+
+    def _find_object_source(self, config_path: str, object_type: ObjectType | None) -> ConfigSource | None:
+        """Return where a file is. The package of Hydra's own files is asked only for those, below hydra/."""
+        every = self.sources
+        try:
+            if not config_path.startswith("hydra"):
+                self.sources = [source for source in every if source.path != "hydra.conf"]
+            return super()._find_object_source(config_path, object_type)
+        finally:
+            self.sources = every
 
     def load_config(self, config_path: str) -> ConfigResult | None:
         """Return a file as Hydra does, None when there is none. `Loader` copies its content."""
@@ -122,6 +135,7 @@ class Loader(ConfigLoaderImpl):
 
     #: Pickled, which makes new ones in a seventh of the time that copying takes.
     _merged: dict[Any, bytes] = {}  # noqa: RUF012 - of the process
+    _single: dict[Any, bytes] = {}  # noqa: RUF012 - of the process
 
     def __init__(self, search_path: ConfigSearchPath) -> None:
         super().__init__(search_path)
@@ -145,7 +159,7 @@ class Loader(ConfigLoaderImpl):
         Hydra would apply every setting that is not swept to the defaults first, and refuse
         ``-m strategy=ffs,majority strategy.k=4`` because the default strategy has no ``k``.
         """
-        parsed = OverridesParser.create().parse_overrides(overrides)
+        parsed = [_override(line) for line in overrides]
         task = [line for line, one in zip(overrides, parsed, strict=True) if not one.is_hydra_override()]
         own = [line for line, one in zip(overrides, parsed, strict=True) if one.is_hydra_override()]
         applied = (
@@ -199,10 +213,10 @@ class Loader(ConfigLoaderImpl):
         return config, self._refers
 
     def _load_single_config(self, default: Any, repo: Any) -> Any:
-        loaded = super()._load_single_config(default, repo)
-        if not isinstance(loaded.config, DictConfig) or list(loaded.config) == ["hydra"]:
+        """Return a file in its place, its content to be changed at will."""
+        loaded, raw = self._in_place(default, repo)
+        if raw is None:
             return loaded
-        raw: Any = OmegaConf.to_container(loaded.config, resolve=False)
         if _replaces(self._so_far, raw):
             self._replaced = True
             mark_replaced(OmegaConf.create(self._so_far), loaded.config)
@@ -211,6 +225,21 @@ class Loader(ConfigLoaderImpl):
         if "strategy" in raw:
             self._refers |= references(raw["strategy"], raw)
         return loaded
+
+    def _in_place(self, default: Any, repo: Any) -> tuple[ConfigResult, Any]:
+        """Return a file in its place, and as plain data unless it has only settings of Hydra."""
+        mark = self._files.marks.get(default.config_path)
+        key = (default.config_path, default.package, default.primary, mark)
+        if key in self._single:
+            return pickle.loads(self._single[key])  # type: ignore[no-any-return] # noqa: S301 - as above
+        loaded: ConfigResult = super()._load_single_config(default, repo)
+        plain = isinstance(loaded.config, DictConfig) and list(loaded.config) != ["hydra"]
+        result = loaded, OmegaConf.to_container(loaded.config, resolve=False) if plain else None
+        if mark is not None:
+            if len(self._single) >= _MOST_PARSED:
+                self._single.clear()
+            self._single[key] = pickle.dumps(result)
+        return result
 
     @staticmethod
     def _embed_result_config(ret: ConfigResult, package_override: str | None) -> ConfigResult:
@@ -275,6 +304,13 @@ def session(registry: Registry, config_dir: str | None = None) -> Iterator[Loade
             store.repo = files
             if version is not None:
                 VersionBase.instance().version_base = version
+
+
+@lru_cache(_MOST_PARSED)
+def _override(line: str) -> Override:
+    """Return a parsed override, which nobody may change."""
+    (one,) = OverridesParser.create().parse_overrides([line])
+    return one
 
 
 def _names_where_asked_for(names: Callable[..., DictConfig]) -> Callable[..., DictConfig]:

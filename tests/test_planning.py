@@ -323,3 +323,15 @@ def test_what_is_planned_runs_from_the_command_line(tmp_path):
         f"verifier.kv_gib={verifier.kv_gib:.4f}",
     ]
     assert run_config(compose([*overrides, *by_hand]), tmp_path / "run").status == "complete"
+
+
+def test_nothing_is_moved_where_work_is_begun_early():
+    """Turns would never change: the generator always has something left to do."""
+    words = ["engine=sim", "task=simulated", "strategy=beam_search", "strategy.n=128", "concurrency=1"]
+    words += ["engine.model=qwen2.5-math-7b", "verifier=simulated", "verifier.model=skywork-prm-1.5b"]
+    plans = [
+        commands.plan_of(compose([*words, *more])).plan
+        for more in (["hardware.memory_gib=21"], ["hardware.memory_gib=21", "engine.speculation=true"])
+    ]
+    assert plans[0].offload != "none"
+    assert plans[1].offload == "none"

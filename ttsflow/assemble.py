@@ -190,6 +190,9 @@ def with_plan(setup: Setup, memory: Memory, hardware: Mapping[str, Any] | None) 
     Raises ``ConfigError``, with the numbers where no plan works.
     """
     wanted = asked(setup.strategy)
+    if setup.acceleration.speculates or setup.acceleration.eager_verify:
+        # Things are moved when the generator has nothing left to do; with work begun early it always has.
+        memory = replace(memory, offload="never")
     words: dict[str, Any] = {
         "n": wanted.n,
         "copies": wanted.copies,

@@ -6,6 +6,7 @@ from statistics import fmean
 
 import pytest
 
+from ttsflow import planning
 from ttsflow.analysis import plan as commands
 from ttsflow.assemble import assemble
 from ttsflow.build import build, fill
@@ -19,7 +20,7 @@ from ttsflow.engines.sim import Sim
 from ttsflow.engines.vllm import VLLM
 from ttsflow.errors import ConfigError
 from ttsflow.memory import Memory, memory_of
-from ttsflow.planning import plannable, planned
+from ttsflow.planning import plannable
 from ttsflow.plugins import load
 from ttsflow.registry import config_folder
 from ttsflow.run import run_config
@@ -49,6 +50,11 @@ def planned_run(mapping):
     """Return what the planner was asked, the plan, and engine and verifier with it."""
     setup = commands.plan_of(mapping)
     return setup.sharing, setup.plan, setup.engine, setup.verifier
+
+
+def planned(engine, verifier, memory, *, hardware=None, **words):
+    sharing = sharing_of(engine, verifier, memory, hardware=hardware, **words)
+    return planning.planned(engine, verifier, sharing, hardware)
 
 
 def on_sim(memory=None, *, hardware=RTX, verifier=READER, n=64, **settings):

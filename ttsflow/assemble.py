@@ -193,17 +193,20 @@ def with_plan(setup: Setup, memory: Memory, hardware: Mapping[str, Any] | None) 
     if setup.acceleration.speculates or setup.acceleration.eager_verify:
         # Things are moved when the generator has nothing left to do; with work begun early it always has.
         memory = replace(memory, offload="never")
-    words: dict[str, Any] = {
-        "n": wanted.n,
-        "copies": wanted.copies,
-        "steps": wanted.steps,
-        "problems": setup.concurrency,
-        "hardware": fill(Hardware, hardware, "hardware", plugins.load()) if hardware else None,
-        "sampling": setup.sampling,
-        "prompt": getattr(setup.task, "prompt_tokens", None),
-    }
-    sharing = sharing_of(setup.engine, setup.verifier, memory, **words)
-    engine, verifier, plan = planned(setup.engine, setup.verifier, memory, **words)
+    machine = fill(Hardware, hardware, "hardware", plugins.load()) if hardware else None
+    sharing = sharing_of(
+        setup.engine,
+        setup.verifier,
+        memory,
+        n=wanted.n,
+        copies=wanted.copies,
+        steps=wanted.steps,
+        problems=setup.concurrency,
+        hardware=machine,
+        sampling=setup.sampling,
+        prompt=getattr(setup.task, "prompt_tokens", None),
+    )
+    engine, verifier, plan = planned(setup.engine, setup.verifier, sharing, machine)
     return replace(setup, engine=engine, verifier=verifier, plan=plan, sharing=sharing)
 
 

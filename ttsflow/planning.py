@@ -9,15 +9,13 @@ from dataclasses import replace
 from typing import Any
 
 from ttsflow.costs.hardware import Hardware
-from ttsflow.costs.plan import Plan
+from ttsflow.costs.plan import Plan, Sharing
 from ttsflow.costs.planner import plan
 from ttsflow.engines.sim import Sim
 from ttsflow.engines.vllm import VLLM
 from ttsflow.engines.vllm_side import vllm_cpu
 from ttsflow.errors import ConfigError
-from ttsflow.memory import Memory
-from ttsflow.sharing import second_model, sharing_of
-from ttsflow.types import Sampling
+from ttsflow.sharing import second_model
 from ttsflow.verifiers.simulated import Simulated
 
 __all__ = ["plannable", "planned"]
@@ -29,36 +27,13 @@ def plannable(engine: Any, verifier: Any) -> bool:
 
 
 def planned(
-    engine: Any,
-    verifier: Any,
-    memory: Memory,
-    *,
-    n: int | None,
-    hardware: Hardware | None = None,
-    sampling: Sampling | None = None,
-    prompt: int | None = None,
-    copies: int = 1,
-    steps: bool = True,
-    problems: int = 1,
+    engine: Any, verifier: Any, sharing: Sharing, hardware: Hardware | None = None
 ) -> tuple[Any, Any, Plan]:
     """Return engine and verifier with the KV caches and seats of a plan, and the plan.
 
-    ``n`` candidates of each of ``problems`` are at work at once (None: as many as the engine has seats);
-    ``prompt`` are the tokens of a typical prompt. ``hardware`` is that of an engine that has none of its own.
+    ``sharing`` is what ``sharing_of`` says of them, ``hardware`` that of an engine that has none of its own.
     Raises ``ConfigError`` with the numbers where no plan can work.
     """
-    sharing = sharing_of(
-        engine,
-        verifier,
-        memory,
-        n=n,
-        hardware=hardware,
-        sampling=sampling,
-        prompt=prompt,
-        copies=copies,
-        steps=steps,
-        problems=problems,
-    )
     try:
         found = plan(sharing)
     except ConfigError as error:

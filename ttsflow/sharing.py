@@ -63,7 +63,12 @@ def sharing_of(
     steps: bool = True,
     problems: int = 1,
 ) -> Sharing:
-    """Return what the planner is asked, as for ``planned``; a ``Replanner`` starts from it."""
+    """Return what the planner is asked; a ``Replanner`` starts from it.
+
+    ``n`` candidates of each of ``problems`` are at work at once (None: as many as the engine has seats), with
+    ``copies`` of each survivor; ``steps``: whether they grow step by step. ``prompt`` are the tokens of a
+    typical prompt. ``hardware`` is that of an engine that has none of its own. Raises ``ConfigError``.
+    """
     sampling = sampling or Sampling()
     load = _load(engine, memory, sampling, n=n, prompt=prompt, copies=copies, steps=steps, problems=problems)
     # Prompts differ; one that is no more than twice as long as the typical one must still fit.

@@ -45,7 +45,7 @@ class Verifying:
         self.deliver = deliver
         self.now = now
         self.pending: dict[str, Scoring | _Early] = {}
-        #: Called with frame, path and scores of every verdict that has some.
+        #: Called with frame, path and scores of every verdict that came before it was asked for.
         self.heard: Callable[[Frame, Path, Sequence[float | None]], None] | None = None
         self._early: dict[tuple[Case, Path], _Early] = {}
         self._held: dict[Frame, list[Candidate]] = {}

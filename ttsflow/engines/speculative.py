@@ -246,9 +246,9 @@ class Speculative(Decorated):
 
     def _begin(self) -> None:
         """Begin the likeliest of what is expected while there is room and it pays."""
-        waiting = [g for g in self._guesses.values() if not g.running and g.end is None and g.chance > 0]
-        if not waiting or not self._inside:
+        if not self._inside or len(self._inside) + len(self._running) >= self.capacity:
             return
+        waiting = [g for g in self._guesses.values() if not g.running and g.end is None and g.chance > 0]
         waiting.sort(key=lambda guess: -guess.chance)
         for guess in waiting:
             request = guess.request

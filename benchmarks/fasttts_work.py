@@ -21,6 +21,9 @@ KV_GIB = 1.0
 
 BLOCK = 32
 
+#: Partly filled blocks that each engine keeps, in the rows that have them.
+PARTIAL = 64
+
 #: Bytes of a token in the KV cache: keys and values of 30 layers, 3 heads of 64 numbers, float32.
 _TOKEN_BYTES = 2 * 30 * 3 * 64 * 4
 
@@ -88,7 +91,14 @@ def overrides(cell: Cell, problems: int, file: Path) -> list[str]:
     if cell.kv is not None:
         # Half a block more than whole ones: vLLM rounds down. The null block is never used.
         kv = (int(cell.kv * kv_blocks(cell)) + 1.5) * BLOCK * _TOKEN_BYTES / _GIB
-    engine = {"model": "demo", "dtype": "float32", "seats": 128, "context": 512, "kv_gib": kv}
+    engine = {
+        "model": "demo",
+        "dtype": "float32",
+        "seats": 128,
+        "context": 512,
+        "kv_gib": kv,
+        "partial_blocks": PARTIAL,
+    }
     # The subtrees of dvts have their first step before their first round.
     rounds = work.depth - (cell.strategy == "dvts")
     return [

@@ -32,6 +32,16 @@ RESERVED: Mapping[str, str] = {
     "runner": "an engine that a run is made on generates, one of a reward model reads",
 }
 
+#: Engine arguments with which partly filled blocks can be kept: one device, its own cache, no other store.
+ALONE: Mapping[str, Any] = {
+    "enable_prefix_caching": True,
+    "tensor_parallel_size": 1,
+    "pipeline_parallel_size": 1,
+    "data_parallel_size": 1,
+    "kv_transfer_config": None,
+    "kv_offloading_size": None,
+}
+
 
 @dataclass(frozen=True, slots=True)
 class VLLM:
@@ -42,9 +52,11 @@ class VLLM:
     ``seats`` sequences are decoded at once. ``context`` is the most tokens of prompt and output
     together (None: what the model was trained for; the demo model 2048). ``kv_gib`` is the memory of
     the KV cache in GiB (None: 1 on CPU, vLLM's share of the GPU on CUDA). ``block_size`` is the
-    number of tokens per KV block (None: 32 on CPU, vLLM's choice on CUDA). ``chat_template`` is a
-    Jinja text, or the path of a file with one, in place of the tokenizer's. ``args`` are further
-    arguments of vLLM, by their names in ``EngineArgs``; they win over ttsflow's defaults.
+    number of tokens per KV block (None: 32 on CPU, vLLM's choice on CUDA). ``partial_blocks`` is how many
+    partly filled blocks are kept besides, for texts that go on from them (0: none); each takes the memory
+    of a block. ``chat_template`` is a Jinja text, or the path of a file with one, in place of the
+    tokenizer's. ``args`` are further arguments of vLLM, by their names in ``EngineArgs``; they win over
+    ttsflow's defaults.
     """
 
     model: str
@@ -53,6 +65,7 @@ class VLLM:
     context: int | None = None
     kv_gib: float | None = None
     block_size: int | None = None
+    partial_blocks: int = 0
     chat_template: str | None = None
     args: Mapping[str, Any] = field(default_factory=dict)
 
@@ -69,6 +82,7 @@ class VLLM:
             raise ConfigError(f"the KV cache needs memory, got {self.kv_gib} GiB", "kv_gib")
         if self.block_size is not None and self.block_size < 1:
             raise ConfigError(f"at least 1 token per block, got {self.block_size}", "block_size")
+        _check_partial(self.partial_blocks, self.args)
         for name in self.args:
             if name in RESERVED:
                 raise ConfigError(f"cannot be set here: {RESERVED[name]}", f"args.{name}")
@@ -101,3 +115,13 @@ class VLLM:
         from ttsflow.engines.vllm_live import VLLMEngine  # noqa: PLC0415 - imports torch and vllm
 
         return VLLMEngine(self)
+
+
+def _check_partial(blocks: int, args: Mapping[str, Any]) -> None:
+    """Raise ``ConfigError`` for a number that is none, and for arguments that leave nothing to keep."""
+    if blocks < 0:
+        raise ConfigError(f"at least 0 (none are kept), got {blocks}", "partial_blocks")
+    for name, alone in ALONE.items() if blocks else ():
+        if args.get(name, alone) != alone:
+            problem = f"{args[name]!r} and `partial_blocks` exclude each other; leave one of them out"
+            raise ConfigError(problem, f"args.{name}")

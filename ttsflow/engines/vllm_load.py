@@ -57,9 +57,19 @@ def load(part: VLLM, pooling: Pooling | None = None) -> LLMEngine:
         try:
             from vllm.v1.engine.llm_engine import LLMEngine  # noqa: PLC0415 - imported with the arguments
 
-            return LLMEngine.from_engine_args(arguments)
+            core = LLMEngine.from_engine_args(arguments)
         except Exception as error:
             raise _refused(error, part, pooling) from error
+    if part.partial_blocks:
+        from ttsflow.engines.vllm_tails import attach  # noqa: PLC0415 - vllm is loaded by now
+
+        try:
+            attach(core, part.partial_blocks)
+        except ModelError:
+            core.engine_core.shutdown()
+            core.renderer.shutdown()
+            raise
+    return core
 
 
 def engine_args(part: VLLM, pooling: Pooling | None = None) -> EngineArgs:

@@ -113,7 +113,7 @@ def test_nothing_is_kept_over_a_reset():
 
 
 def test_a_random_crowd_says_what_it_says_without():
-    """Prompts that begin alike, submitted at random times, some given up: blocks change hands all the time."""
+    """Prompts that begin alike, submitted at random, some given up: blocks change hands all the time."""
 
     def play(engine):
         rng = random.Random(5)

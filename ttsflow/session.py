@@ -18,6 +18,7 @@ from ttsflow.driver import Driver
 from ttsflow.engines import warm
 from ttsflow.engines.accelerated import accelerated, counted
 from ttsflow.engines.shared import share
+from ttsflow.engines.utilisation import Meter
 from ttsflow.errors import ConfigError
 from ttsflow.ledger import Ledger
 from ttsflow.lineage import derive
@@ -134,6 +135,8 @@ class Session:
         setup = self.setup
         engine = accelerated(self._engine, setup.acceleration, budget=bool(setup.budget))
         driver = self._driver(engine, setup.acceleration, trace=trace, on_step=on_step)
+        begin: Callable[[], Meter | None] | None = getattr(self._engine, "meter", None)
+        meter = begin() if begin is not None else None
         started, done = engine.now(), {}
         try:
             for result in driver.run(problems):
@@ -144,6 +147,7 @@ class Session:
             self.dead = driver.dead
             self.wall_seconds = engine.now() - started
             self.work = counted(engine) | _counted(self._verifier) | driver.seconds
+            self.work |= meter.stop() if meter is not None else {}
         if setup.acceleration.check_exact and self.dead is None:
             self.exact = self._compared(problems, done)
 

@@ -57,21 +57,6 @@ def test_candidates_that_ended_have_no_children(kit):
     assert Foresight(STEP, 2, 4, 1, False).children(kit.cand(0, "A")) == ()
 
 
-@pytest.mark.parametrize(
-    ("score", "known", "pending", "fate"),
-    [
-        (0.9, [0.1, 0.2], 0, "certain"),
-        (0.9, [0.1, 0.2], 1, "certain"),
-        (0.9, [0.1, 0.2], 2, "possible"),
-        (0.5, [0.9, 0.8], 5, "beaten"),
-        (0.5, [0.9, 0.5], 0, "possible"),
-        (0.5, [0.9, 0.1], 0, "certain"),
-    ],
-)
-def test_fate_of_a_score_when_two_survive(score, known, pending, fate):
-    assert Foresight(STEP, 2, 4, 1, False).fate(score, known, pending) == fate
-
-
 def test_what_may_decide_otherwise_takes_the_outlook_away():
     assert foresee(BODY, left=1, completes=False) == Foresight(STEP, 2, 4, 1, False)
     assert foresee({**BODY, "funds": BudgetCheck(0.1)}, left=3, completes=True) == Foresight(STEP, 2, 4, 3)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ttsflow.ops import Generate, Op, Request
-from ttsflow.protocols import Fate, Reply, Stage
+from ttsflow.protocols import Reply, Stage
 from ttsflow.strategies.reduce import Reduce, reduce_scores
 from ttsflow.types import Candidate, State
 
@@ -41,13 +41,6 @@ class Foresight:
             return ()
         request: Request = self.step.request(candidate, last=self.completes and self.left == 1)
         return (request,) * self.copies
-
-    def fate(self, score: float, known: Sequence[float], pending: int) -> Fate:
-        """Return whether a candidate with ``score`` is sure to survive, sure not to, or neither."""
-        if sum(other > score for other in known) >= self.slots:
-            return "beaten"
-        no_worse = sum(other >= score for other in known)
-        return "certain" if no_worse + pending < self.slots else "possible"
 
     def rate(self, scores: Sequence[float | None]) -> float | None:
         """Return the score of step scores; None where the search would refuse them."""

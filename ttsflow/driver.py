@@ -247,7 +247,9 @@ class Driver:
         elif isinstance(op, Fork):
             if not op.branches:
                 return ()
-            self._ready.extend((branch, None) for branch in frame.fork(op))
+            branches = frame.fork(op)
+            self._ahead.forked(frame, branches)
+            self._ready.extend((branch, None) for branch in branches)
         else:
             msg = f"a stage yielded {type(op).__name__}, which is no operation of ttsflow.ops."
             raise TypeError(msg)

@@ -82,7 +82,15 @@ class Outlook(Protocol):
 
     @property
     def slots(self) -> int:
-        """Candidates of a round that survive."""
+        """Candidates of a round, or of a part of it, that survive."""
+        ...
+
+    @property
+    def size(self) -> int | None:
+        """After the round so many requests in a row go on apart, each such part in a branch of its own.
+
+        None: all of them stay together.
+        """
         ...
 
     @property

@@ -43,6 +43,47 @@ def test_steps_are_begun_early_and_used(name):
     assert sum(result.usage.dropped for result in results.values()) > 0
 
 
+def first_round(**each):
+    """Return a tree search whose subtrees take one step each: what is begun early begins in their first."""
+    body = {
+        "score": {"use": "verify"},
+        "keep": {"use": "select", "by": "score", "into": 4, "copies": 4},
+        "step": {"use": "generate", "unit": "step"},
+    }
+    trees = {"use": "each", **each, "stages": {"search": {"use": "repeat", "at_most": 1, "stages": body}}}
+    stages = {
+        "roots": {"use": "generate", "n": 12, "unit": "step"},
+        "funds": {"use": "budget_check", "reserve": 0.1},
+        "trees": trees,
+        "score": {"use": "verify"},
+        "answer": {"use": "aggregate", "how": "weighted", "top": 12},
+    }
+    return build("stage", {"use": "sequence", "stages": stages}, "strategy", load())
+
+
+@pytest.mark.parametrize("each", [{"size": 4}, {"size": 5}, {}, {"by": "candidate"}], ids=str)
+def test_the_first_step_in_every_subtree_is_begun_early(each):
+    strategy = first_round(**each)
+    plain = play(strategy, size=6)
+    fast = play(strategy, Schedule(1, 64, 0.0, 2, 0, ALL), size=6)
+    assert same(plain, fast)
+    usage = [result.usage for result in fast[0].values()]
+    assert sum(one.adopted for one in usage) > sum(one.output for one in usage) / 16
+    for number in range(60, 75):
+        assert same(plain, play(strategy, draw(number), size=6)), number
+
+
+def test_the_first_candidates_of_a_tree_search_are_scored_as_they_end():
+    """Those of a subtree compete among themselves, so that all but its best are known to be beaten."""
+    eager = Acceleration(speculation=Speculation(curve=False, depth=1), eager_verify=True)
+    late = Acceleration(speculation=Speculation(curve=False, depth=1))
+    strategy, wasted = first_round(size=4), {}
+    for name, wanted in {"eager": eager, "late": late}.items():
+        results, _, _ = play(strategy, Schedule(1, 256, 0.0, 1, 0, wanted), size=12)
+        wasted[name] = sum(result.usage.dropped for result in results.values())
+    assert wasted["eager"] < 0.9 * wasted["late"]
+
+
 class ByArrival(FakeEngine):
     """Seeds by arrival, as an engine with one source of randomness does."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,7 +11,7 @@ from ttsflow.protocols import Reply, Stage
 from ttsflow.strategies.reduce import Reduce, reduce_scores
 from ttsflow.types import Candidate, State
 
-__all__ = ["Foresight", "foresee", "foreseen", "scores_next"]
+__all__ = ["Foresight", "foresee", "foreseen", "opening", "prunes_first", "scores_next"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +20,7 @@ class Foresight:
 
     ``step`` is the stage that extends them and ``copies`` the children each survivor gets; ``left`` rounds
     follow, the last of which completes the candidates where the loop does so (``completes``). ``reduce``
-    makes one score of step scores.
+    makes one score of step scores. With a ``size`` so many candidates in a row go on in a loop of their own.
     """
 
     step: Any
@@ -29,11 +29,12 @@ class Foresight:
     left: int
     completes: bool = True
     reduce: Reduce = "last"
+    size: int | None = None
 
     @property
     def then(self) -> Foresight | None:
         """The outlook of the next round, None when no round follows that one."""
-        return replace(self, left=self.left - 1) if self.left > 1 else None
+        return replace(self, left=self.left - 1, size=None) if self.left > 1 else None
 
     def children(self, candidate: Candidate) -> tuple[Request, ...]:
         """Return the requests of the next round for a candidate that survives this one."""
@@ -69,6 +70,31 @@ def foresee(stages: Mapping[str, Stage], *, left: int, completes: bool) -> Fores
     how: Reduce = next((stage.reduce for stage in others if hasattr(stage, "reduce")), "last")
     slots, copies = survivors
     return Foresight(make, slots, copies, left, completes, how)
+
+
+def opening(stages: Iterable[Stage]) -> Foresight | None:
+    """Return the outlook of first candidates that go into these stages, None where they open no search.
+
+    The stage that does says so with a method ``opening()``; what comes before it takes no candidate out of
+    the pool and asks for none.
+    """
+    for stage in stages:
+        opens: Callable[[], Foresight | None] | None = getattr(stage, "opening", None)
+        if opens is not None:
+            return opens()
+        if not getattr(stage, "keeps_candidates", False) or hasattr(stage, "unit"):
+            return None
+    return None
+
+
+def prunes_first(stages: Iterable[Stage]) -> bool:
+    """Return whether a loop with this body prunes the pool it is given before it extends it."""
+    for stage in stages:
+        if hasattr(stage, "survivors"):
+            return True
+        if hasattr(stage, "unit"):
+            return False
+    return False
 
 
 def scores_next(stages: Iterable[Stage]) -> bool | None:

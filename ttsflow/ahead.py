@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from ttsflow.acceleration import Speculation
 from ttsflow.chances import survival, tiered
 from ttsflow.flight import Asked, Case, Flight, Frame, Live
-from ttsflow.lineage import Path
+from ttsflow.lineage import Lineage, Path
 from ttsflow.ops import EngineRequest, Progress
 from ttsflow.protocols import Expecting, Outlook
 from ttsflow.settle import Rules
@@ -26,15 +27,23 @@ _numbers = itertools.count()
 
 
 class _Hope:
-    """A request that may be asked for; ``outlook`` is that of the round in which it would run."""
+    """A request that may be asked for; ``outlook`` is that of the round in which it would run.
 
-    __slots__ = ("asked", "case", "chance", "depth", "frame", "kids", "outlook", "request", "share")
+    ``lineage`` is that of the frame in which it would run.
+    """
+
+    __slots__ = ("asked", "case", "chance", "depth", "kids", "lineage", "outlook", "request", "share")
 
     def __init__(
-        self, frame: Frame, asked: Asked, request: EngineRequest, outlook: Outlook | None, depth: int
+        self,
+        within: _Round | _Hope,
+        asked: Asked,
+        request: EngineRequest,
+        outlook: Outlook | None,
+        depth: int,
     ) -> None:
-        self.frame = frame
-        self.case = frame.case
+        self.case: Case = within.case
+        self.lineage: Lineage = within.lineage
         self.asked = asked
         self.request = request
         self.outlook = outlook
@@ -51,11 +60,16 @@ class _Hope:
 
 
 class _Round:
-    """One round of a search: who has ended, with which score, and what may follow."""
+    """One round of a search, or a part of it that goes on apart: who has ended, and what may follow.
 
-    __slots__ = ("ended", "hopes", "outlook", "parents", "pending", "scores", "seen")
+    ``lineage`` numbers what follows: that of the frame, or of the branch in which the part will go on.
+    """
 
-    def __init__(self, outlook: Outlook, requests: int) -> None:
+    __slots__ = ("case", "ended", "hopes", "lineage", "outlook", "parents", "pending", "scores", "seen")
+
+    def __init__(self, case: Case, lineage: Lineage, outlook: Outlook, requests: int) -> None:
+        self.case = case
+        self.lineage = lineage
         self.outlook = outlook
         self.pending = requests
         self.ended: dict[Path, Candidate] = {}
@@ -63,6 +77,26 @@ class _Round:
         self.parents: dict[Path, float | None] = {}
         self.hopes: dict[Path, _Hope] = {}
         self.seen = 0
+
+    def moves(self, lineage: Lineage) -> None:
+        """Go on in a branch, whose numbers are the same."""
+        self.lineage = lineage
+        for hope in self.hopes.values():
+            for one in hope.whole():
+                one.lineage = lineage
+
+
+def _rounds(flight: Flight, outlook: Outlook | None) -> list[_Round]:
+    """Return the rounds that an operation begins: one, or one for each part that will go on apart."""
+    if outlook is None:
+        return []
+    frame, size = flight.frame, outlook.size
+    if size is None:
+        return [_Round(frame.case, frame.lineage, outlook, len(flight.live))]
+    sizes = Counter(index // size for index in flight.live)
+    # What the branches will be given; until then nobody asks for children of what ends here.
+    lineages = frame.lineage.fork(-(-len(flight.op.requests) // size))
+    return [_Round(frame.case, lineage, outlook, sizes[part]) for part, lineage in enumerate(lineages)]
 
 
 class Ahead:
@@ -87,7 +121,8 @@ class Ahead:
         self._eager = eager
         self._engine = expecting
         self._wanted = speculation or Speculation()
-        self._rounds: dict[Frame, _Round] = {}
+        #: Of every frame its round, or the parts of it that will go on apart.
+        self._rounds: dict[Frame, list[_Round]] = {}
         self._hopes: dict[str, _Hope] = {}
         if expecting is not None:
             expecting.on_end = self._hope_ended
@@ -99,24 +134,24 @@ class Ahead:
         """Take in that an operation has begun: it decides what was expected of its frame."""
         if self._engine is None or flight.template.aside:
             return
-        frame, outlook = flight.frame, flight.op.outlook
-        old, new = self._rounds.pop(frame, None), None
-        if outlook is not None:
-            new = self._rounds[frame] = _Round(outlook, len(flight.live))
-        if old is None:
+        frame = flight.frame
+        old, new = self._rounds.pop(frame, ()), _rounds(flight, flight.op.outlook)
+        if new:
+            self._rounds[frame] = new
+        if not old:
             return
         running = {live.path for live in flight.live.values()}
-        for path, hope in old.hopes.items():
+        for path, hope in [item for round_ in old for item in round_.hopes.items()]:
             if path not in running:
                 self._retract(hope.whole())
                 continue
             self._hopes.pop(hope.request.id, None)
             for kid_path, kid in hope.kids.items():
-                if new is None:
+                if len(new) != 1:
                     self._retract(kid.whole())
                 else:
                     # What lay two rounds ahead lies one ahead now.
-                    new.hopes[kid_path] = kid
+                    new[0].hopes[kid_path] = kid
                     for one in kid.whole():
                         one.depth -= 1
 
@@ -125,9 +160,11 @@ class Ahead:
         flight = live.flight
         if self._eager and flight.op.scored and not flight.stopped:
             self._verifying.ahead(flight, candidate)
-        round_ = self._rounds.get(flight.frame)
-        if round_ is None:
+        rounds = self._rounds.get(flight.frame)
+        if rounds is None:
             return
+        size = rounds[0].outlook.size
+        round_ = rounds[0 if size is None else live.index // size]
         round_.pending -= 1
         parent = live.request.parent
         if candidate.active:
@@ -138,12 +175,24 @@ class Ahead:
                 if path[:-1] == candidate.path:
                     self._retract(hope.whole())
                     del round_.hopes[path]
-        self._weigh(flight.frame, round_, candidate)
+        self._weigh(round_, candidate)
+
+    def forked(self, frame: Frame, branches: Sequence[Frame]) -> None:
+        """Take in that a frame has split: what was expected of a part goes with its branch."""
+        rounds = self._rounds.get(frame)
+        if rounds is None or rounds[0].outlook.size is None:
+            return
+        if len(rounds) != len(branches):
+            self.left(frame)
+            return
+        del self._rounds[frame]
+        for branch, round_ in zip(branches, rounds, strict=True):
+            round_.moves(branch.lineage)
+            self._rounds[branch] = [round_]
 
     def left(self, frame: Frame) -> None:
         """Take in that a stage has returned: nothing more comes of its frame."""
-        round_ = self._rounds.pop(frame, None)
-        if round_ is not None:
+        for round_ in self._rounds.pop(frame, ()):
             for hope in round_.hopes.values():
                 self._retract(hope.whole())
 
@@ -164,12 +213,12 @@ class Ahead:
     # --- what may follow ----------------------------------------------------------------------------
 
     def _scored(self, frame: Frame, path: Path, scores: Sequence[float | None]) -> None:
-        round_ = self._rounds.get(frame)
-        if round_ is not None and path in round_.ended:
-            round_.scores[path] = round_.outlook.rate(scores)
-            self._weigh(frame, round_, None)
+        for round_ in self._rounds.get(frame, ()):
+            if path in round_.ended:
+                round_.scores[path] = round_.outlook.rate(scores)
+                self._weigh(round_, None)
 
-    def _weigh(self, frame: Frame, round_: _Round, news: Candidate | None) -> None:
+    def _weigh(self, round_: _Round, news: Candidate | None) -> None:
         """Tell the engine how likely the children of those that have ended are, after some news."""
         known = len(round_.ended) + len(round_.scores)
         step = (len(round_.ended) + round_.pending) // 16
@@ -183,7 +232,7 @@ class Ahead:
             return
         scored = sorted(score for score in round_.scores.values() if score is not None)
         for candidate in candidates:
-            self._hope(frame, round_, candidate, self._chance(round_, candidate, scored))
+            self._hope(round_, candidate, self._chance(round_, candidate, scored))
 
     def _chance(self, round_: _Round, candidate: Candidate, scored: Sequence[float]) -> float:
         """Return how likely a candidate survives its round."""
@@ -201,15 +250,15 @@ class Ahead:
         # The parent's score says something, and less than its own would.
         return (blind + survival(parent, others, rivals + 1 - len(others), outlook.slots)) / 2
 
-    def _hope(self, frame: Frame, round_: _Round, candidate: Candidate, chance: float) -> None:
+    def _hope(self, round_: _Round, candidate: Candidate, chance: float) -> None:
         """Expect the children of a candidate that survives with this chance."""
-        paths = self._expect(frame, candidate, round_.outlook, chance, among=round_.hopes, depth=1)
+        paths = self._expect(round_, candidate, round_.outlook, chance, among=round_.hopes, depth=1)
         for path in [p for p in round_.hopes if p[:-1] == candidate.path and p not in paths]:
             self._retract(round_.hopes.pop(path).whole())
 
     def _expect(
         self,
-        frame: Frame,
+        within: _Round | _Hope,
         parent: Candidate,
         outlook: Outlook,
         chance: float,
@@ -223,18 +272,18 @@ class Ahead:
         if self._wanted.mode == "shared":
             # Its siblings begin with what the first has.
             wanted = wanted[:1]
-        paths = frame.lineage.peek(parent.path, len(wanted))
+        case = within.case
+        paths = within.lineage.peek(parent.path, len(wanted))
         for path, child in zip(paths, wanted, strict=True):
             hope = among.get(path)
             if hope is None:
-                case = frame.case
                 asked = self._rules.asked(f"s{next(_numbers)}", child, path, case.prompt)
                 if asked.border.limit < 1:
                     continue
                 request = self._rules.engine_request(
                     asked, case.problem, case.prompt, priority=case.index, stream=True
                 )
-                hope = among[path] = _Hope(frame, asked, request, outlook.then, depth)
+                hope = among[path] = _Hope(within, asked, request, outlook.then, depth)
                 self._hopes[request.id] = hope
             self._set(hope, chance)
         return set(paths)
@@ -264,7 +313,7 @@ class Ahead:
             # Of the children of all survivors as many survive: one in so many.
             share = 1 / len(children)
             self._expect(
-                hope.frame,
+                hope,
                 candidate,
                 hope.outlook,
                 hope.chance * share,

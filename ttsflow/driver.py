@@ -19,7 +19,7 @@ from ttsflow.errors import ConfigError, EngineDead
 from ttsflow.flight import Case, Frame
 from ttsflow.ledger import Ledger
 from ttsflow.lineage import Lineage, content_id
-from ttsflow.ops import Fork, Generate, Generated, Note, Quote, Score, Scored
+from ttsflow.ops import Fork, Generate, Generated, Note, Quotation, Quote, Score, Scored
 from ttsflow.protocols import Expecting, Stage, Verifier
 from ttsflow.results import make_result, outcome_of
 from ttsflow.settle import Rules
@@ -70,6 +70,8 @@ class Driver:
         self.on_step = on_step
         self.status = Status()
         self.dead: str | None = None
+        #: Problems in which a budget had a say: it ended or refused requests, or a stage found its funds low.
+        self.capped: set[str] = set()
         #: Seconds in which the verifier and the engine of the run were advanced, one after the other.
         self.seconds = {"generator_seconds": 0.0, "verifier_seconds": 0.0}
         self.started = self.engine.now()
@@ -169,6 +171,7 @@ class Driver:
                 reason = self._limit(case, now, live=case.live > 0)
                 if reason is not None:
                     case.account.stopped = reason
+                    self.capped.add(case.problem.id)
                     self._decoding.stop(case, reason)
                     self.trace.event("stop", case.problem.id, {"reason": reason})
 
@@ -231,9 +234,9 @@ class Driver:
             return None
         now = self.engine.now()
         if isinstance(op, Quote):
-            return self.ledger.quote(case.account, op.samples, now, self.started)
+            return self._quote(case, op, now)
         if isinstance(op, Generate):
-            stopped = case.account.stopped or self._limit(case, now, live=False)
+            stopped = self._refused(case, now)
             if stopped is not None or not op.requests:
                 return Generated((), case.account.usage(now), stopped)
             self._decoding.launch(frame, op)
@@ -244,11 +247,26 @@ class Driver:
         elif isinstance(op, Fork):
             if not op.branches:
                 return ()
-            self._ready.extend((branch, None) for branch in frame.fork(op))
+            branches = frame.fork(op)
+            self._ahead.forked(frame, branches)
+            self._ready.extend((branch, None) for branch in branches)
         else:
             msg = f"a stage yielded {type(op).__name__}, which is no operation of ttsflow.ops."
             raise TypeError(msg)
         return _WAITS
+
+    def _quote(self, case: Case, op: Quote, now: float) -> Quotation:
+        quotation = self.ledger.quote(case.account, op.samples, now, self.started)
+        if quotation.short(op) is not None:
+            self.capped.add(case.problem.id)
+        return quotation
+
+    def _refused(self, case: Case, now: float) -> str | None:
+        """Return the limit that forbids a problem new requests, None when there is none."""
+        stopped = case.account.stopped or self._limit(case, now, live=False)
+        if stopped is not None:
+            self.capped.add(case.problem.id)
+        return stopped
 
     def _returned(self, frame: Frame, state: State) -> None:
         parent = frame.parent
@@ -309,6 +327,7 @@ class Driver:
         """Record a problem that never started: the run's funds are spent, or its engine is dead."""
         self.trace.event("start", problem.id, {"index": index})
         outcome: Outcome = "failed" if self.dead else "deferred"
+        self.capped.add(problem.id)
         state = State(problem, stopped=None if self.dead else self._run_stopped)
         self._record(make_result(state, outcome, Usage(), self.ledger.cost(Usage()), reason=self.dead))
 

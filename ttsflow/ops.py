@@ -129,9 +129,13 @@ class Fork:
 
 @dataclass(frozen=True, slots=True)
 class Quote:
-    """Ask what ``samples`` more samples would cost and what is left; reply: ``Quotation``."""
+    """Ask what ``samples`` more samples would cost and what is left; reply: ``Quotation``.
+
+    ``reserve`` is the share of a limit below which the stage takes its funds for low.
+    """
 
     samples: int = 0
+    reserve: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +150,17 @@ class Quotation:
     left: Mapping[str, float]
     limit: Mapping[str, float]
     spent: Usage
+
+    def short(self, asked: Quote) -> str | None:
+        """Return why the funds are low for what was asked; None when they are not."""
+        for unit, left in self.left.items():
+            limit = self.limit[unit]
+            price = self.price.get(unit, 0.0)
+            if left <= 0 or left < asked.reserve * limit:
+                return f"funds low: {max(left, 0.0):.6g} of {limit:.6g} {unit} left"
+            if price > left:
+                return f"funds low: {asked.samples} samples cost {price:.6g} {unit}, {left:.6g} left"
+        return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,19 +11,12 @@ from typing import Any
 from ttsflow.costs.hardware import Hardware
 from ttsflow.costs.plan import Plan, Sharing
 from ttsflow.costs.planner import plan
-from ttsflow.engines.sim import Sim
 from ttsflow.engines.vllm import VLLM
 from ttsflow.engines.vllm_side import vllm_cpu
 from ttsflow.errors import ConfigError
-from ttsflow.sharing import second_model
 from ttsflow.verifiers.simulated import Simulated
 
-__all__ = ["plannable", "planned"]
-
-
-def plannable(engine: Any, verifier: Any) -> bool:
-    """Return whether there are two models on one device whose memory can be planned."""
-    return isinstance(engine, Sim | VLLM) and second_model(engine, verifier) is not None
+__all__ = ["planned"]
 
 
 def planned(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from ttsflow.ops import Decision, EngineRequest, Op, Progress, Request, Trace, Verdict
 from ttsflow.types import Answer, Candidate, Problem, Prompt, State, Tokens, Usage
@@ -20,7 +20,6 @@ __all__ = [
     "Engine",
     "EnginePart",
     "Expecting",
-    "Fate",
     "Leaping",
     "Observer",
     "Outlook",
@@ -69,10 +68,6 @@ class Watch(Protocol):
         ...
 
 
-#: What is known of a candidate's survival while others are still open.
-Fate = Literal["certain", "possible", "beaten"]
-
-
 @runtime_checkable
 class Outlook(Protocol):
     """What a search will ask for next, so that an engine may begin early; strategies never mention it."""
@@ -81,21 +76,21 @@ class Outlook(Protocol):
         """Return exactly the requests that follow if ``candidate`` survives; none when others decide that."""
         ...
 
-    def fate(self, score: float, known: Sequence[float], pending: int, /) -> Fate:
-        """Return whether a candidate with ``score`` survives.
-
-        ``known`` are the scores of the other candidates of the round that have one, ``pending`` counts
-        those that do not yet. Equal scores leave it possible.
-        """
-        ...
-
     def rate(self, scores: Sequence[float | None], /) -> float | None:
         """Return the one score that the search makes of step scores, None when there is none."""
         ...
 
     @property
     def slots(self) -> int:
-        """Candidates of a round that survive."""
+        """Candidates of a round, or of a part of it, that survive."""
+        ...
+
+    @property
+    def size(self) -> int | None:
+        """After the round so many requests in a row go on apart, each such part in a branch of its own.
+
+        None: all of them stay together.
+        """
         ...
 
     @property

@@ -6,6 +6,7 @@ import math
 import platform
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from importlib import metadata
 from types import TracebackType
 from typing import Any, Self
@@ -18,8 +19,9 @@ from ttsflow.driver import Driver
 from ttsflow.engines import warm
 from ttsflow.engines.accelerated import accelerated, counted
 from ttsflow.engines.shared import share
+from ttsflow.engines.utilisation import Meter
 from ttsflow.errors import ConfigError
-from ttsflow.ledger import Ledger
+from ttsflow.ledger import Budget, Ledger
 from ttsflow.lineage import derive
 from ttsflow.protocols import Engine, Task, Verifier
 from ttsflow.settle import Rules
@@ -134,6 +136,8 @@ class Session:
         setup = self.setup
         engine = accelerated(self._engine, setup.acceleration, budget=bool(setup.budget))
         driver = self._driver(engine, setup.acceleration, trace=trace, on_step=on_step)
+        begin: Callable[[], Meter | None] | None = getattr(self._engine, "meter", None)
+        meter = begin() if begin is not None else None
         started, done = engine.now(), {}
         try:
             for result in driver.run(problems):
@@ -144,10 +148,13 @@ class Session:
             self.dead = driver.dead
             self.wall_seconds = engine.now() - started
             self.work = counted(engine) | _counted(self._verifier) | driver.seconds
+            self.work |= meter.stop() if meter is not None else {}
         if setup.acceleration.check_exact and self.dead is None:
-            self.exact = self._compared(problems, done)
+            self.exact = self._compared(problems, done, driver.capped)
 
-    def _driver(self, engine: Engine, acceleration: Acceleration, **told: Any) -> Driver:
+    def _driver(
+        self, engine: Engine, acceleration: Acceleration, budget: Budget | None = None, **told: Any
+    ) -> Driver:
         setup = self.setup
         rules = Rules(
             engine,
@@ -161,24 +168,35 @@ class Session:
         return Driver(
             setup.strategy,
             rules,
-            Ledger(setup.costs, setup.budget),
+            Ledger(setup.costs, setup.budget if budget is None else budget),
             verifier=self._verifier,
             concurrency=setup.concurrency,
             acceleration=acceleration,
             **told,
         )
 
-    def _compared(self, problems: Sequence[Problem], done: Mapping[str, Result]) -> dict[str, Any]:
-        """Run a share of the problems once more on the plain engine; return who came to something else."""
-        share = self.setup.acceleration.check_exact
-        count = min(len(problems), math.ceil(share * len(problems)))
-        chosen = sorted(problems, key=lambda problem: derive("exact", problem.id))[:count]
+    def _compared(
+        self, problems: Sequence[Problem], done: Mapping[str, Result], capped: AbstractSet[str]
+    ) -> dict[str, Any]:
+        """Run a share of the problems once more on the plain engine; return who came to something else.
+
+        Where a budget ends a problem depends on what else was running, and one of the run on what all others
+        had spent. So problems in which one had a say (``capped``) are no evidence, and are left out; the rest
+        has the budget per problem, and that of the run, which could not be the same, is none.
+        """
         plain = self._engine
         if plain is None:
             return {}
-        again = {result.id: result for result in self._driver(plain, PLAIN).run(chosen)}
-        differ = [name for name, result in again.items() if _told(result) != _told(done[name])]
-        return {"checked": len(again), "differ": sorted(differ)}
+        free = [problem for problem in problems if problem.id not in capped]
+        count = math.ceil(self.setup.acceleration.check_exact * len(free))
+        chosen = sorted(free, key=lambda problem: derive("exact", problem.id))[:count]
+        driver = self._driver(plain, PLAIN, Budget(problem=self.setup.budget.problem))
+        again = {result.id: result for result in driver.run(chosen)}
+        # A limit in seconds may be reached now though it was not before.
+        compared = {name: result for name, result in again.items() if name not in driver.capped}
+        differ = [name for name, result in compared.items() if _told(result) != _told(done[name])]
+        skipped = len(problems) - len(free) + len(again) - len(compared)
+        return {"checked": len(compared), "differ": sorted(differ), "skipped": skipped}
 
 
 def _counted(verifier: Verifier | None) -> dict[str, float]:

@@ -58,6 +58,41 @@ def test_a_run_that_lacks_nothing_is_told_so(tmp_path, capsys):
     assert "mean batch" in out
 
 
+@pytest.fixture
+def changed(tmp_path):
+    """Return what is found in a run whose summary has other figures, as those of vLLM."""
+    run_config(compose([*SIM, "engine.seats=16"]), tmp_path / "vllm")
+    file = tmp_path / "vllm" / "summary.json"
+    summary = json.loads(file.read_text())
+
+    def found(**work):
+        file.write_text(json.dumps({**summary, "work": {**summary["work"], **work}}))
+        return {finding.what: finding for finding in diagnose(tmp_path / "vllm")}
+
+    assert found() == {}
+    return found
+
+
+def test_prefixes_that_were_thrown_out_are_named_where_prompts_are_what_costs(changed):
+    lost = {"prefix_queried_tokens": 10**6, "prefix_hit_rate": 0.2, "kv_peak": 0.97}
+    found = changed(**lost)
+    assert "20% of 1,000,000 prompt tokens were found" in found["prefix cache"].seen
+    assert "engine.prefix_order=true" in found["prefix cache"].change
+    for other in ({"kv_peak": 0.5}, {"prefix_hit_rate": 0.8}, {"prefix_queried_tokens": 10}):
+        assert changed(**lost | other) == {}
+
+
+def test_seats_that_memory_keeps_empty_ask_for_memory(changed):
+    assert "a higher concurrency" in changed(mean_batch=2.0, kv_peak=0.4)["batch"].change
+    assert "Raise engine.kv_gib first" in changed(mean_batch=2.0, kv_peak=0.95)["batch"].change
+
+
+def test_an_idle_device_is_named(changed):
+    assert "in 12% of the time" in changed(gpu_utilisation=0.12)["device"].seen
+    assert "OMP_NUM_THREADS" in changed(cpu_utilisation=0.3)["device"].change
+    assert changed(gpu_utilisation=0.8, cpu_utilisation=0.9) == {}
+
+
 def test_differences_are_told(tmp_path):
     run_config(compose(SIM), tmp_path / "a")
     file = tmp_path / "a" / "summary.json"

@@ -1,6 +1,6 @@
 """What makes a run faster changes nothing else, whatever happens when."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import pytest
 
@@ -8,10 +8,12 @@ from ttsflow import Pipeline
 from ttsflow.acceleration import Acceleration, Speculation
 from ttsflow.build import build
 from ttsflow.config import compose
+from ttsflow.engines import warm
 from ttsflow.errors import ConfigError
 from ttsflow.ledger import Budget
 from ttsflow.plugins import load
-from ttsflow.testing import FakeEngine, run_fake
+from ttsflow.session import Session
+from ttsflow.testing import FakeEngine, FakeEnginePart, run_fake
 from ttsflow.testing.schedules import Schedule, draw, play, same
 
 SHIPPED = sorted(entry.name for entry in load().entries("strategy"))
@@ -39,6 +41,47 @@ def test_steps_are_begun_early_and_used(name):
     output = sum(result.usage.output for result in results.values())
     assert adopted > output / 8
     assert sum(result.usage.dropped for result in results.values()) > 0
+
+
+def first_round(**each):
+    """Return a tree search whose subtrees take one step each: what is begun early begins in their first."""
+    body = {
+        "score": {"use": "verify"},
+        "keep": {"use": "select", "by": "score", "into": 4, "copies": 4},
+        "step": {"use": "generate", "unit": "step"},
+    }
+    trees = {"use": "each", **each, "stages": {"search": {"use": "repeat", "at_most": 1, "stages": body}}}
+    stages = {
+        "roots": {"use": "generate", "n": 12, "unit": "step"},
+        "funds": {"use": "budget_check", "reserve": 0.1},
+        "trees": trees,
+        "score": {"use": "verify"},
+        "answer": {"use": "aggregate", "how": "weighted", "top": 12},
+    }
+    return build("stage", {"use": "sequence", "stages": stages}, "strategy", load())
+
+
+@pytest.mark.parametrize("each", [{"size": 4}, {"size": 5}, {}, {"by": "candidate"}], ids=str)
+def test_the_first_step_in_every_subtree_is_begun_early(each):
+    strategy = first_round(**each)
+    plain = play(strategy, size=6)
+    fast = play(strategy, Schedule(1, 64, 0.0, 2, 0, ALL), size=6)
+    assert same(plain, fast)
+    usage = [result.usage for result in fast[0].values()]
+    assert sum(one.adopted for one in usage) > sum(one.output for one in usage) / 16
+    for number in range(60, 75):
+        assert same(plain, play(strategy, draw(number), size=6)), number
+
+
+def test_the_first_candidates_of_a_tree_search_are_scored_as_they_end():
+    """Those of a subtree compete among themselves, so that all but its best are known to be beaten."""
+    eager = Acceleration(speculation=Speculation(curve=False, depth=1), eager_verify=True)
+    late = Acceleration(speculation=Speculation(curve=False, depth=1))
+    strategy, wasted = first_round(size=4), {}
+    for name, wanted in {"eager": eager, "late": late}.items():
+        results, _, _ = play(strategy, Schedule(1, 256, 0.0, 1, 0, wanted), size=12)
+        wasted[name] = sum(result.usage.dropped for result in results.values())
+    assert wasted["eager"] < 0.9 * wasted["late"]
 
 
 class ByArrival(FakeEngine):
@@ -207,6 +250,97 @@ def test_the_simulator_goes_on_behind_a_part_of_a_step():
     assert usage["reused_tokens"] > 0
     assert usage["decoded_tokens"] == usage["output_tokens"] + usage["dropped_tokens"]
     assert run.summary.exact["differ"]
+
+
+def checked(budget, strategy="beam_search", size=8, **engine):
+    """Return the summary of a simulated run that is compared with the plain engine problem by problem."""
+    pipeline = Pipeline(
+        strategy,
+        engine={"use": "sim", "prefix_order": True, "check_exact": 1.0, **engine},
+        task={"use": "simulated", "size": size},
+        verifier="simulated",
+        budget=budget,
+        concurrency=2,
+        **({"n": 8} if isinstance(strategy, str) else {}),
+    )
+    run = pipeline.run()
+    return run.summary, run.results
+
+
+@pytest.mark.parametrize(("strategy", "end"), [("beam_search", "truncated"), ("majority", "deferred")])
+def test_problems_that_the_budget_of_the_run_ended_are_left_out_of_the_comparison(strategy, end):
+    _, free = checked(None, strategy)
+    limit = 0.6 * sum(result.usage.decoded for result in free)
+    summary, results = checked({"run": {"tokens": limit}}, strategy)
+    ended = [r for r in results if r.stopped and r.stopped.startswith(("budget", "funds"))]
+    assert 2 < len(ended) < len(results)
+    assert end in {result.outcome for result in ended}
+    assert summary.exact == {"checked": 8 - len(ended), "differ": [], "skipped": len(ended)}
+    assert checked(None, strategy)[0].exact == {"checked": 8, "differ": [], "skipped": 0}
+
+
+def test_a_stage_that_took_a_cheaper_way_is_left_out_though_nothing_says_that_it_did():
+    cheaper = {
+        "use": "sequence",
+        "stages": {
+            "few": {"use": "generate", "n": 2},
+            "funds": {
+                "use": "budget_check",
+                "reserve": 0.4,
+                "otherwise": {"use": "select", "keep": 1, "by": "order"},
+            },
+            "more": {"use": "generate", "n": 2},
+            "vote": {"use": "aggregate"},
+        },
+    }
+    _, free = checked(None, cheaper)
+    summary, results = checked({"run": {"tokens": 1.2 * sum(r.usage.decoded for r in free)}}, cheaper)
+    assert not any(result.stopped for result in results)
+    changed = [one.id for one, other in zip(results, free, strict=True) if one.text != other.text]
+    cheap = [result.id for result in results if result.candidates == 3]
+    assert cheap
+    assert set(changed) <= set(cheap)
+    assert summary.exact == {"checked": 8 - len(cheap), "differ": [], "skipped": len(cheap)}
+
+
+class Slowing(FakeEngine):
+    """An engine that takes ten times as long from the 65th request on."""
+
+    submitted, seconds = 0, 0.0
+
+    def submit(self, request):
+        self.submitted += 1
+        super().submit(request)
+
+    def step(self):
+        self.seconds += 1 if self.submitted <= 64 else 10
+        return super().step()
+
+    def now(self):
+        return self.seconds
+
+
+@dataclass(frozen=True)
+class SlowingPart(FakeEnginePart):
+    def open(self):
+        return Slowing()
+
+
+def test_a_limit_in_seconds_that_only_the_plain_engine_reaches_is_no_difference(monkeypatch):
+    monkeypatch.setattr(warm, "_held", [])
+    made = Pipeline(
+        "majority",
+        engine={"use": "fake", "check_exact": 1.0},
+        task={"use": "simulated", "size": 8},
+        budget={"problem": {"seconds": 300.0}},
+        n=8,
+    ).setup
+    with Session(replace(made, engine=SlowingPart())) as session:
+        results = list(session.run(made.task.problems()))
+    assert not any(result.stopped for result in results)
+    assert session.exact["differ"] == []
+    assert session.exact["skipped"] > 0
+    assert session.exact["checked"] + session.exact["skipped"] == 8
 
 
 def test_the_cache_of_a_verifier_is_switched_from_here():

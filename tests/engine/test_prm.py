@@ -369,6 +369,32 @@ def test_a_search_with_a_process_reward_model(models, counting):
     assert models.open() == (demo, engines)
 
 
+@pytest.mark.parametrize("kind", ["classes", "value"])
+def test_steps_are_read_at_their_ends_in_a_verifiers_own_tokens(models, tmp_path, kind):
+    """The generator's tokens are pieces of words, the verifier's are bytes: only the text is the same."""
+    demo, engines = models.open()
+    part, file = models.parts[kind], tmp_path / "trace.jsonl"
+    searching = pipeline(settings_of(part), width=2)
+    searching.run(trace=file)
+    events = [json.loads(line) for line in file.read_text().splitlines()]
+    texts = {(e["problem"], *e["path"]): e["text"] for e in events if e["event"] == "candidate"}
+    problems = {problem.id: problem for problem in searching.setup.task.problems()}
+    separator = searching.setup.task.separator
+    verifier = part.open_on([engines[kind]], separator)
+    scored = [event for event in events if event["event"] == "score"]
+    assert any(len(event["scores"]) > 1 for event in scored)
+    for event in scored:
+        text = texts[event["problem"], *event["path"]]
+        assert engines[kind].tokenize(text) != demo.tokenize(text)
+        steps = [step for step in text.split(separator) if step.strip()]
+        prompt = verifier._write(problems[event["problem"]], Candidate((0,), (), (1,), text))
+        assert len(event["scores"]) == len(prompt.places) == len(steps)
+        for step, place in zip(steps, prompt.places, strict=True):
+            assert engines[kind].decode(prompt.tokens[: place + 1]).endswith(step.strip() + part.tag)
+        own = models.plain(kind, prompt.tokens, prompt.places)
+        assert event["scores"] == pytest.approx(own, abs=1e-4)
+
+
 def test_a_judge_shares_the_engine_of_the_run(models, counting):
     demo, _ = models.open()
     with counting(demo) as count:

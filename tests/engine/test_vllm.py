@@ -311,6 +311,14 @@ def test_the_core_runs_in_this_process_and_the_clock_goes_on(engine):
     assert engine.now() > before
 
 
+def test_how_busy_the_cores_are_is_measured(engine):
+    meter = engine.meter()
+    one(engine, max_tokens=16)
+    (share,) = meter.stop().values()
+    assert 0.05 < share <= 1
+    assert set(engine.meter().stop()) == {"cpu_utilisation"}
+
+
 # --- from here on with another engine in the same process: opening it closes the first ---------------
 
 
@@ -386,6 +394,63 @@ def test_many_seeded_requests_survive_preemption_with_their_tokens(tiny, countin
     # Not all to the bit: the last bits of a product can depend on the batch, and a sample on them.
     same = [name for name in hit if calm[name] == tokens[name]]
     assert len(same) >= 0.8 * len(hit), (len(same), len(hit))
+
+
+def test_what_the_scheduler_did_is_counted_as_the_scheduler_itself_has_it(tiny):
+    """Preemptions, prefix cache, batch and memory against vLLM's own books, kept where each happens."""
+    from vllm.v1.metrics.stats import PrefixCacheStats
+
+    scheduler = scheduler_of(tiny)
+    manager, pool = scheduler.kv_cache_manager, scheduler.kv_cache_manager.block_pool
+    back, rows, usage = [], [], []
+    preempts, updates, allocates = (
+        scheduler._preempt_request,
+        scheduler.update_from_output,
+        manager.allocate_slots,
+    )
+
+    def preempt(request, *args, **kwargs):
+        back.append(request.request_id)
+        return preempts(request, *args, **kwargs)
+
+    def update(plan, output):
+        rows.append(sum(1 for name in output.req_ids if plan.num_scheduled_tokens[name]))
+        return updates(plan, output)
+
+    def allocate(*args, **kwargs):
+        made = allocates(*args, **kwargs)
+        usage.append(1 - pool.get_num_free_blocks() / tiny.kv_blocks)
+        return made
+
+    scheduler._preempt_request, scheduler.update_from_output = preempt, update
+    manager.allocate_slots = allocate
+    # vLLM's own books of the prefix cache, which ttsflow leaves off.
+    manager.log_stats, manager.prefix_cache_stats = True, PrefixCacheStats()
+    shared = (tiny.encode(SHOTS) * 2)[:96]
+    names = [f"r{i:02}" for i in range(64)]
+    try:
+        for i, name in enumerate(names):
+            prompt = shared + tiny.encode(f"{i} + {i + 1} = ")[:4] + shared[:20]
+            ask(tiny, name, prompt, seed=i, max_tokens=11, stream=True)
+        tiny.step()
+        # What is ended early has been asked for as well.
+        tiny.abort(names[:2])
+        drain(tiny, names[2:])
+        own = manager.prefix_cache_stats
+        found = tiny.counters()
+    finally:
+        del scheduler._preempt_request, scheduler.update_from_output, manager.allocate_slots
+        manager.log_stats, manager.prefix_cache_stats = False, None
+    assert found["preempted"] == len(back) > 0
+    assert (found["prefix_queried_tokens"], found["prefix_hit_tokens"]) == (own.queries, own.hits)
+    assert 0 < found["prefix_hit_rate"] == own.hits / own.queries
+    assert found["mean_batch"] == sum(rows) / len(rows)
+    assert found["iterations"] == len(rows)
+    assert 0.9 < found["kv_peak"] <= max(usage) <= 1
+    tiny.reset()
+    assert tiny.counters()["preempted"] == 0
+    one(tiny, max_tokens=4)
+    assert tiny.counters()["preempted"] == 0
 
 
 def test_a_processor_of_the_user_comes_after_the_measurement(tiny, plain_model, monkeypatch):

@@ -81,6 +81,11 @@ class FakePooler:
         self.closed += 1
 
 
+@pytest.fixture(scope="session")
+def make_pooler():
+    return FakePooler
+
+
 @pytest.fixture
 def pooler():
     return FakePooler()

@@ -3,6 +3,8 @@
 import math
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from ttsflow import plugins
 from ttsflow.build import build, explain
@@ -14,11 +16,13 @@ from ttsflow.protocols import Verifier, VerifierPart
 from ttsflow.testing import FakeEnginePart
 from ttsflow.testing.contracts import PartContract
 from ttsflow.types import Candidate, Message, Problem
+from ttsflow.verifiers.batch import steps_of
 from ttsflow.verifiers.judge import Judge
 from ttsflow.verifiers.orm import ORM
+from ttsflow.verifiers.pooled import Unreadable
 from ttsflow.verifiers.prm import PRM
 from ttsflow.verifiers.prm_prompt import Writer
-from ttsflow.verifiers.prompting import question_of
+from ttsflow.verifiers.prompting import filled, question_of
 from ttsflow.verifiers.served import Served
 
 ENGINE = VLLM("org/prm")
@@ -142,6 +146,66 @@ def test_a_tag_that_grows_together_with_its_step_is_refused_when_it_opens(pooler
     pooler.vocabulary = (*pooler.vocabulary, "2\n")
     with pytest.raises(ConfigError, match="apart"):
         opened(PRM(ENGINE, "\n", template="{question} {steps}"), pooler)
+
+
+@given(
+    st.lists(st.text(st.sampled_from("aB§+é"), min_size=1, max_size=4), min_size=1, max_size=3),
+    st.lists(st.text(st.sampled_from("aB§+é 12"), min_size=2, max_size=3), max_size=6),
+    st.sampled_from("§+"),
+    st.sampled_from(["{step}{tag}", "{step} {tag}\n", "Step {number}: {step}{tag}"]),
+)
+@example(["a§a", "B"], ["§B"], "§", "{step}{tag}")
+def test_whatever_a_tokenizer_merges_steps_are_read_behind_themselves_or_not_at_all(
+    make_pooler, steps, merged, tag, step
+):
+    """The tokens of the verifier are others than those that the text was decoded as."""
+    pooler = make_pooler(vocabulary=(*merged, "<s>", "<extra_0>"))
+    part = PRM(ENGINE, tag, step=step, template="{question} {steps}")
+    text = "\n".join(steps)
+    wanted = steps_of(text, "\n")
+    try:
+        made = Writer(part, pooler, "\n")(Problem("1+1?"), candidate(text))
+    except (Unreadable, ConfigError):
+        return
+    assert len(made.places) == len(wanted)
+    before = "1+1? "
+    for number, (one, place) in enumerate(zip(wanted, made.places, strict=True), 1):
+        head, _, tail = filled(step, {"step": one.strip(), "number": str(number), "tag": "\0"}).partition(
+            "\0"
+        )
+        before += head + tag
+        assert pooler.decode(made.tokens[: place + 1]).split() == f"<s>{before}".split()
+        before += tail
+
+
+def test_as_many_tags_as_steps_in_other_places_are_no_scores(pooler, drain):
+    """The first step has a tag in it, and its own has grown together with the second step."""
+    pooler.vocabulary = ("§B", *pooler.vocabulary)
+    verifier = opened(PRM(ENGINE, "§", template="{question} {steps}"), pooler)
+    ask(verifier, ["A§q\nB", "A\nC"])
+    found = drain(verifier, 2)
+    assert found["0"].scores == ()
+    assert "the border of step 1 is lost" in found["0"].reason
+    assert "the tag '§' behind" in found["0"].reason
+    assert found["1"].reason == ""
+    apart = opened(PRM(ENGINE, "§", apart=True, template="{question} {steps}"), pooler)
+    ask(apart, ["A\nB"])
+    assert len(drain(apart, 1)["0"].scores) == 2
+
+
+def test_a_tokenizer_that_changes_what_it_reads_is_held_to_the_tags_alone(make_pooler, drain):
+    class Lowering(make_pooler):
+        """Its text never comes back as it was."""
+
+        def tokenize(self, text, *, special=False):
+            return super().tokenize(text.lower(), special=special)
+
+    pooler = Lowering(vocabulary=("§b", "<s>"))
+    verifier = opened(PRM(ENGINE, "§", template="{question} {steps}"), pooler)
+    ask(verifier, ["A\nC", "A§q\nB"])
+    found = drain(verifier, 2)
+    assert len(found["0"].scores) == 2
+    assert "the border of step 1 is lost" in found["1"].reason
 
 
 def test_a_model_without_a_chat_template_is_refused_when_it_opens(pooler):

@@ -19,6 +19,9 @@ __all__ = ["Finding", "diagnose", "show_findings"]
 #: From here on a share is worth a word: of iterations in which requests waited, of tokens that were dropped,
 #: of time that went into verifying, of seats that were empty.
 _WAITED, _DROPPED, _VERIFYING, _EMPTY = 0.1, 0.3, 0.5, 0.5
+#: A KV cache that was so full at its peak is full; below so much of the time a device is idle, and below such
+#: a share of hits a prefix cache did not help.
+_FULL, _IDLE, _MISSED = 0.9, 0.5, 0.5
 
 
 class Finding(NamedTuple):
@@ -121,9 +124,11 @@ def _shares(run: _Run) -> dict[str, float]:
 
 def _findings(run: _Run) -> Iterator[Finding]:
     yield from _memory(run)
+    yield from _prefixes(run)
     yield from _verifying(run)
     yield from _speculating(run)
     yield from _batch(run)
+    yield from _device(run)
     differ = run.exact.get("differ")
     if differ:
         yield Finding(
@@ -152,6 +157,24 @@ def _memory(run: _Run) -> Iterator[Finding]:
             f"in {waited:.0%} of the iterations requests waited for room in {blocks}",
             "Raise engine.kv_gib or engine.seats, or let engine.memory=auto share the device anew.",
         )
+
+
+def _full(run: _Run) -> bool:
+    return run.work.get("kv_peak", 0.0) >= _FULL
+
+
+def _prefixes(run: _Run) -> Iterator[Finding]:
+    """Say that beginnings of prompts had been thrown out, where reading prompts is what costs."""
+    work = run.work
+    rate, queried = work.get("prefix_hit_rate"), work.get("prefix_queried_tokens", 0.0)
+    if rate is None or rate >= _MISSED or not _full(run) or queried <= run.usage.get("decoded_tokens", 0.0):
+        return
+    yield Finding(
+        "prefix cache",
+        f"{rate:.0%} of {queried:,.0f} prompt tokens were found in the prefix cache; the KV cache was full",
+        "What was thrown out is read again: engine.prefix_order=true puts side by side what shares a prefix, "
+        "a lower concurrency or a higher engine.kv_gib keeps more of it.",
+    )
 
 
 def _verifying(run: _Run) -> Iterator[Finding]:
@@ -187,8 +210,32 @@ def _batch(run: _Run) -> Iterator[Finding]:
     if batch is None or not isinstance(seats, int) or batch >= _EMPTY * seats:
         return
     early = "" if run.engine.get("speculation") else ", engine.speculation=true"
+    change = (
+        f"Fill the seats: a higher concurrency{early}; or give the memory that they hold to something else."
+    )
+    if _full(run):
+        # More in flight would only be sent back.
+        change = "It is memory that they lack: the KV cache was full at its peak. Raise engine.kv_gib first."
     yield Finding(
         "batch",
         f"{batch:.1f} sequences ran at once on {seats} seats, with {run.concurrency} problems in flight",
-        f"Fill the seats: a higher concurrency{early}; or give the memory that they hold to something else.",
+        change,
     )
+
+
+def _device(run: _Run) -> Iterator[Finding]:
+    gpu, cpu = run.work.get("gpu_utilisation"), run.work.get("cpu_utilisation")
+    if gpu is not None and gpu < _IDLE:
+        yield Finding(
+            "device",
+            f"a kernel ran on the GPU in {gpu:.0%} of the time",
+            "It waited for what runs on the CPUs: a verifier or a task that works there, small batches, or "
+            "tokenizing. More problems in flight (concurrency) hide it.",
+        )
+    if cpu is not None and cpu < _IDLE:
+        yield Finding(
+            "device",
+            f"this process used {cpu:.0%} of the machine's cores",
+            "Let vLLM have all of them: OMP_NUM_THREADS is set to their number unless it is set already. Or "
+            "something else on this machine takes them.",
+        )

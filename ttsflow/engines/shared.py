@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from ttsflow.engines.utilisation import Meter
 from ttsflow.ops import EngineRequest, Progress
 from ttsflow.protocols import Engine
 from ttsflow.types import Prompt, Tokens
@@ -120,6 +121,16 @@ class Port:
             self._core.step()
         news, self.news = self.news, []
         return news
+
+    def counters(self) -> dict[str, float]:
+        """Return what the engine has counted, for all users together."""
+        own: Callable[[], dict[str, float]] | None = getattr(self._core.engine, "counters", None)
+        return own() if own is not None else {}
+
+    def meter(self) -> Meter | None:
+        """Begin to measure how busy the device is, as far as the engine can."""
+        own: Callable[[], Meter | None] | None = getattr(self._core.engine, "meter", None)
+        return own() if own is not None else None
 
     def reset(self) -> None:
         """Reset the engine, which ends the requests of all users."""

@@ -6,9 +6,11 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ttsflow.engines.utilisation import CPUMeter, Meter, gpu_meter
 from ttsflow.engines.vllm_check import unmeasured
 from ttsflow.engines.vllm_core import VLLMCore
 from ttsflow.engines.vllm_load import PROCESSOR, load
+from ttsflow.engines.vllm_tally import tally
 from ttsflow.engines.vllm_translate import params, progress
 from ttsflow.ops import EngineRequest, Progress
 from ttsflow.types import Prompt, Tokens
@@ -54,6 +56,7 @@ class VLLMEngine(VLLMCore[_Live, Progress]):
         super().__init__(core if core is not None else load(part), part.chat_template)
         self.capacity = part.seats
         self._sequences = 0
+        self._tally = tally(self._core)
         model = self._core.vllm_config.model_config
         self.context: int = model.max_model_len
         self._unmeasured = unmeasured(part)
@@ -127,12 +130,40 @@ class VLLMEngine(VLLMCore[_Live, Progress]):
         """Forget the prefix cache, and abort whatever is left. Raises ``EngineDead`` if that fails."""
         super().reset()
         self._sequences = 0
+        if self._tally is not None:
+            self._tally.clear()
 
     def counters(self) -> dict[str, float]:
-        """Return iterations, and the sequences that had one on average, with or without a seat."""
+        """Return iterations, the size of the KV cache, and what vLLM's scheduler did, see ``Tally``.
+
+        Where the scheduler is in another process only the mean batch is known of that: sequences on the
+        engine, as far as there are seats.
+        """
+        found = {"iterations": self._iterations, "kv_blocks": self.kv_blocks}
+        if self._tally is not None:
+            return found | self._tally.counters(self._iterations)
         most = self._iterations * self.capacity
         batch = min(self._sequences, most) / self._iterations if self._iterations else 0.0
-        return {"iterations": self._iterations, "mean_batch": batch, "kv_blocks": self.kv_blocks}
+        return found | {"mean_batch": batch}
+
+    def meter(self) -> Meter | None:
+        """Begin to measure how busy the device is; None where the platform does not tell."""
+        from vllm.platforms import current_platform as platform  # noqa: PLC0415 - loaded by now
+
+        if platform.is_cpu():
+            return CPUMeter()
+        if not platform.is_cuda():
+            return None
+        used = min(self._core.vllm_config.parallel_config.world_size, platform.device_count())
+        try:
+            return gpu_meter([platform.get_device_uuid(device) for device in range(used)])
+        except Exception:  # noqa: BLE001 - machines without NVML, such as Jetson, say so in many ways
+            return None
+
+    def close(self) -> None:
+        """Free the model and its memory, so that another engine can be opened in this process."""
+        self._tally = None
+        super().close()
 
     def now(self) -> float:
         """Return seconds on a clock that never goes back."""

@@ -40,20 +40,11 @@ class BudgetCheck:
 
     def __call__(self, state: State) -> Steps:
         """Ask for a quotation and decide."""
-        quotation: Quotation = yield Quote(self.samples)
-        reason = self._short(quotation)
+        asked = Quote(self.samples, self.reserve)
+        quotation: Quotation = yield asked
+        reason = quotation.short(asked)
         if reason is None:
             return state
         if self.otherwise is not None:
             return (yield from run_stage(self.otherwise, state))
         return state.with_(stopped=reason)
-
-    def _short(self, quotation: Quotation) -> str | None:
-        for unit, left in quotation.left.items():
-            limit = quotation.limit[unit]
-            price = quotation.price.get(unit, 0.0)
-            if left <= 0 or left < self.reserve * limit:
-                return f"funds low: {max(left, 0.0):.6g} of {limit:.6g} {unit} left"
-            if price > left:
-                return f"funds low: {self.samples} samples cost {price:.6g} {unit}, {max(left, 0.0):.6g} left"
-        return None

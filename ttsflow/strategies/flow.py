@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import GeneratorType
 from typing import Any, Literal
 
 from ttsflow.errors import ConfigError
 from ttsflow.ops import Fork, Op
 from ttsflow.protocols import Reply, Stage, Until
-from ttsflow.strategies.outlook import foresee, foreseen, scores_next
+from ttsflow.strategies.outlook import Foresight, foresee, foreseen, opening, prunes_first, scores_next
 from ttsflow.types import Candidate, State
 
 __all__ = ["Each", "Repeat", "Sequence", "Steps", "When", "holds", "run_stage"]
@@ -58,10 +58,17 @@ class Sequence:
         for place, stage in enumerate(stages):
             steps = run_stage(stage, state)
             # Only what this stage asks for itself is followed by those behind it.
-            if hasattr(stage, "request") and scores_next(stages[place + 1 :]):
-                steps = foreseen(steps, outlook=None, scored=True)
+            if hasattr(stage, "request"):
+                after = stages[place + 1 :]
+                # Candidates that were there before would be counted among those that go on.
+                outlook = None if state.pool else opening(after)
+                steps = foreseen(steps, outlook=outlook, scored=bool(scores_next(after)))
             state = yield from steps
         return state
+
+    def opening(self) -> Foresight | None:
+        """Return what first candidates that it is given can expect."""
+        return opening(self.stages.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +120,12 @@ class Repeat:
                 break
         return state.with_(round=outer.round, last=outer.last, stopped=state.stopped or outer.stopped)
 
+    def opening(self) -> Foresight | None:
+        """Return what first candidates that it is given can expect, None unless it prunes them first."""
+        if not prunes_first(self.stages.values()):
+            return None
+        return foresee(self.stages, left=self.at_most, completes=self.complete)
+
     def _last(self, number: int) -> bool:
         return self.complete and number == self.at_most - 1
 
@@ -154,6 +167,12 @@ class Each:
             raise ConfigError(f"a part has at least one first sample, got {self.size}.", "size")
         if self.size > 1 and self.by == "candidate":
             raise ConfigError("only `by: subtree` puts several first samples together.", "size")
+
+    def opening(self) -> Foresight | None:
+        """Return what first candidates that it is given can expect: those of one part go on together."""
+        inside = opening(self.stages.values())
+        # Parts of parts have no outlook.
+        return None if inside is None or inside.size else replace(inside, size=self.size)
 
     def __call__(self, state: State) -> Steps:
         """Fork, wait for all branches, and join their pools."""

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from ttsflow.ops import Generate, Op, Request
-from ttsflow.protocols import Fate, Reply, Stage
+from ttsflow.protocols import Reply, Stage
 from ttsflow.strategies.reduce import Reduce, reduce_scores
 from ttsflow.types import Candidate, State
 
-__all__ = ["Foresight", "foresee", "foreseen", "scores_next"]
+__all__ = ["Foresight", "foresee", "foreseen", "opening", "prunes_first", "scores_next"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +20,7 @@ class Foresight:
 
     ``step`` is the stage that extends them and ``copies`` the children each survivor gets; ``left`` rounds
     follow, the last of which completes the candidates where the loop does so (``completes``). ``reduce``
-    makes one score of step scores.
+    makes one score of step scores. With a ``size`` so many candidates in a row go on in a loop of their own.
     """
 
     step: Any
@@ -29,11 +29,12 @@ class Foresight:
     left: int
     completes: bool = True
     reduce: Reduce = "last"
+    size: int | None = None
 
     @property
     def then(self) -> Foresight | None:
         """The outlook of the next round, None when no round follows that one."""
-        return replace(self, left=self.left - 1) if self.left > 1 else None
+        return replace(self, left=self.left - 1, size=None) if self.left > 1 else None
 
     def children(self, candidate: Candidate) -> tuple[Request, ...]:
         """Return the requests of the next round for a candidate that survives this one."""
@@ -41,13 +42,6 @@ class Foresight:
             return ()
         request: Request = self.step.request(candidate, last=self.completes and self.left == 1)
         return (request,) * self.copies
-
-    def fate(self, score: float, known: Sequence[float], pending: int) -> Fate:
-        """Return whether a candidate with ``score`` is sure to survive, sure not to, or neither."""
-        if sum(other > score for other in known) >= self.slots:
-            return "beaten"
-        no_worse = sum(other >= score for other in known)
-        return "certain" if no_worse + pending < self.slots else "possible"
 
     def rate(self, scores: Sequence[float | None]) -> float | None:
         """Return the score of step scores; None where the search would refuse them."""
@@ -76,6 +70,31 @@ def foresee(stages: Mapping[str, Stage], *, left: int, completes: bool) -> Fores
     how: Reduce = next((stage.reduce for stage in others if hasattr(stage, "reduce")), "last")
     slots, copies = survivors
     return Foresight(make, slots, copies, left, completes, how)
+
+
+def opening(stages: Iterable[Stage]) -> Foresight | None:
+    """Return the outlook of first candidates that go into these stages, None where they open no search.
+
+    The stage that does says so with a method ``opening()``; what comes before it takes no candidate out of
+    the pool and asks for none.
+    """
+    for stage in stages:
+        opens: Callable[[], Foresight | None] | None = getattr(stage, "opening", None)
+        if opens is not None:
+            return opens()
+        if not getattr(stage, "keeps_candidates", False) or hasattr(stage, "unit"):
+            return None
+    return None
+
+
+def prunes_first(stages: Iterable[Stage]) -> bool:
+    """Return whether a loop with this body prunes the pool it is given before it extends it."""
+    for stage in stages:
+        if hasattr(stage, "survivors"):
+            return True
+        if hasattr(stage, "unit"):
+            return False
+    return False
 
 
 def scores_next(stages: Iterable[Stage]) -> bool | None:

@@ -90,7 +90,39 @@ class Writer:
                 f"{len(steps)} steps; a step that holds the tag's text cannot be scored, and a tag that "
                 "grows together with the text around it needs `apart`"
             )
-        return Text(tokens, tuple(places))
+        made = Text(tokens, tuple(places))
+        self._check_borders(steps, made)
+        return made
+
+    def _check_borders(self, steps: Sequence[str], made: Text) -> None:
+        """Raise ``Unreadable`` where a tag stands elsewhere than behind its step.
+
+        The verifier's tokenizer is not that of the model that wrote the text. As many tags as steps may still
+        be others: one inside a step, in place of one that grew together with what stands next to it.
+        """
+        start, pending, body = 0, "", ""
+        wrong: tuple[int, str] | None = None
+        for number, (step, place) in enumerate(zip(steps, made.places, strict=True), 1):
+            before, _, after = self._step(number, step).partition(_MARK)
+            said = _bare(self._pooler.decode(made.tokens[start : place + 1]))
+            wanted = _bare(pending + before + self._part.tag)
+            # Before the first step there is the question.
+            if wrong is None and not (said == wanted or (number == 1 and said.endswith(wanted))):
+                wrong = number, said[-40:]
+            body += wanted
+            start, pending = place + 1, after
+        if wrong is None:
+            return
+        number, said = wrong
+        faithful = body in _bare(self._pooler.decode(made.tokens))
+        # Of a tokenizer that changes what it reads only the tags can be compared.
+        if faithful or any(self._tag[0] in self._pooler.tokenize(step) for step in steps):
+            raise Unreadable(
+                f"the border of step {number} is lost in the verifier's tokens: they have the tag "
+                f"{self._part.tag!r} behind {said.removesuffix(_bare(self._part.tag))!r}, which is not where "
+                "the step ends. A step that holds the tag's text cannot be scored, and a tag that grows "
+                "together with the text around it needs `apart`"
+            )
 
     def _tags_in(self, frame: _Frame) -> int:
         if frame.head not in self._heads:
@@ -109,6 +141,11 @@ class Writer:
             tokens += self._pooler.continuation(after) if after else ()
         tokens += self._pooler.continuation(frame.tail) if frame.tail else ()
         return Text(tuple(tokens), tuple(places))
+
+
+def _bare(text: str) -> str:
+    """Return a text without white space, of which tokenizers add and take some."""
+    return "".join(text.split())
 
 
 def _says(token: str, tag: str) -> bool:

@@ -1,7 +1,7 @@
 # make setup      build .venv (about 3 minutes; once, and again when requirements change)
 # make demo       five strategies on a real small model
 # make test       everything; engine tests load the model and run one after another
-# make test-fast  what needs no model and is not marked slow, on all cores; about two minutes on two
+# make test-fast  what needs no model and is not marked slow, on all cores; about a minute on two
 # make lint       ruff and mypy
 
 PYTHON ?= python3
@@ -11,6 +11,8 @@ READY := $(VENV)/.ready
 # Compiling every file of torch and vLLM takes a minute; Python compiles the few that are used by itself.
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
 GPU := $(shell nvidia-smi >/dev/null 2>&1 && echo yes)
+# Each property on fewer examples than it asks for; `make test` has them all.
+FEWER := --most-examples 20
 # A worker per core; whole files, so that what a file's tests share is made once.
 PARALLEL := -n auto --dist loadfile
 ENGINE_TESTS := $(if $(GPU),engine or gpu,engine)
@@ -50,7 +52,7 @@ test: setup
 	$(BIN)/python -m pytest -m "$(ENGINE_TESTS)"
 
 test-fast: setup
-	$(BIN)/python -m pytest $(PARALLEL) -m "not engine and not install and not slow and not gpu"
+	$(BIN)/python -m pytest $(PARALLEL) $(FEWER) -m "not engine and not install and not slow and not gpu"
 
 lint: setup
 	$(BIN)/ruff check .

@@ -180,6 +180,7 @@ def test_mistakes_are_one_message_and_exit_code_2(argv, message, capsys):
     assert list(Path().iterdir()) == [], "nothing is written for a run that cannot start"
 
 
+@pytest.mark.slow
 def test_a_mistake_is_told_within_three_seconds_and_without_loading_a_model():
     code = (
         "import sys, time\nt = time.perf_counter()\nfrom ttsflow.cli import main\n"
@@ -234,6 +235,7 @@ def test_options_may_stand_between_settings(tmp_path, capsys):
     assert json.loads(Path("here/summary.json").read_text())["strategy"] == "mine"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_an_interrupt_leaves_a_valid_folder(number, code):
     # Enough problems for the run to be in its middle when the signal comes.
@@ -258,6 +260,7 @@ def test_an_interrupt_leaves_a_valid_folder(number, code):
     assert summary["problems"] == len(results.read_text().splitlines())
 
 
+@pytest.mark.slow
 def test_a_reader_that_stops_early_is_no_error():
     script = f"{sys.executable} -m ttsflow.cli list | head -1; echo ${{PIPESTATUS[0]}}"
     done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False)
@@ -380,6 +383,7 @@ def shell(line):
     return subprocess.run(["sh", "-c", line], capture_output=True, text=True, check=False)
 
 
+@pytest.mark.slow
 def test_closed_output_and_a_reader_that_has_seen_enough(tmp_path):
     samples = tuple(Sample(f"{i % 3}", 5 + i, i % 3 == 0, "stop") for i in range(8))
     recordings = [Recording(f"m/{i}/0", samples, model="m", dataset=f"d{i}", gold="0") for i in range(9)]

@@ -77,6 +77,7 @@ def test_engines_without_a_cache_are_refused(capsys):
     assert "`fake` has no KV cache that could be planned; engine=sim and engine=vllm have one" in error
 
 
+@pytest.mark.slow
 def test_it_takes_under_two_seconds_and_loads_no_model():
     code = (
         "import sys, time\nfrom ttsflow.cli import main\n"

@@ -19,6 +19,15 @@ from ttsflow.types import Sampling
 
 STRATEGIES = [entry.name for entry in plugins.load().entries("strategy")]
 
+#: All of them, and without `slow` one of each sort: what costs more than composing its own file once.
+SORTS = [
+    pytest.param(
+        name,
+        marks=[] if name in {"majority", "ffs", "dynasor", "beam_search", "recipe"} else pytest.mark.slow,
+    )
+    for name in STRATEGIES
+]
+
 
 def built(mapping):
     return build("stage", mapping, "strategy", plugins.load())
@@ -118,7 +127,7 @@ def test_every_config_file_builds_and_says_what_it_is(option):
     assert entry.doc
 
 
-@pytest.mark.parametrize("name", STRATEGIES)
+@pytest.mark.parametrize("name", SORTS)
 def test_explain_can_be_pasted_into_a_file(name, folder):
     part = shipped(name)
     where = folder(strategy__pasted=to_yaml(explain(part, plugins.load())))
@@ -146,6 +155,43 @@ def test_what_is_kept_of_a_composition_changes_nothing(folder):
         where = folder(strategy__mine=f"defaults: [majority, _self_]\nn: {n}\n")
         assert compose(["strategy=mine"], where)["variables"]["n"] == n
         assert compose(["strategy=mine"], where)["variables"]["n"] == n
+
+
+def test_what_is_kept_is_made_anew_when_its_files_change_or_more_than_files_decide(
+    folder, monkeypatch, tmp_path
+):
+    def named(where):
+        return compose(["strategy=mine", "strategy.k=3"], where)["variables"].get("n")
+
+    where = folder(
+        strategy__mine="defaults: [/extra@_here_: one, _self_]\nuse: sequence\nk: 1\n"
+        "stages: {a: {use: generate, n: '${strategy.n}', total: '${strategy.k}'}}\n",
+        extra__one="n: 5\n",
+    )
+    assert named(where) == named(where) == 5
+    folder(extra__one="n: 6\n")
+    assert named(where) == named(where) == 6
+    (tmp_path / "my configs" / "extra" / "one.yaml").unlink()
+    with pytest.raises(ConfigError, match="there is no extra 'one'"):
+        named(where)
+    folder(extra__one="n: '${oc.env:HOW_MANY}'\n")
+    for number in ("7", "8"):
+        monkeypatch.setenv("HOW_MANY", number)
+        assert named(where) == number
+    for place in ("a", "b"):
+        (tmp_path / place).mkdir()
+        monkeypatch.chdir(tmp_path / place)
+        run = compose_run(["hydra.run.dir=${hydra.runtime.cwd}/here"])
+        assert run.folder == tmp_path / place / "here"
+
+
+def test_a_setting_with_the_name_of_a_group_of_ones_own_chooses_its_file(folder):
+    where = folder(extra__one="# @package strategy\nn: 3\n")
+    for number in (1, 2):
+        mapping = compose(["+extra=one", f"seed={number}"], where)
+        assert (mapping["variables"]["n"], mapping["seed"]) == (3, number)
+    with pytest.raises(ConfigError, match="extra"):
+        compose(["+extra=one"])
 
 
 def test_a_defaults_list_may_refer_to_a_choice(folder):
@@ -277,7 +323,7 @@ def test_an_experiment_changes_several_things_at_once(folder):
 # --- strategies inside strategies -------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", STRATEGIES)
+@pytest.mark.parametrize("name", SORTS)
 def test_every_strategy_can_stand_inside_another(name, folder):
     where = folder(
         strategy__outer="use: sequence\nn: 8\nstages:\n"

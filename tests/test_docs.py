@@ -46,7 +46,8 @@ def commands():
         for text in blocks(file, "bash"):
             for line in text.replace("\\\n", " ").splitlines():
                 if line.startswith("ttsflow "):
-                    yield pytest.param(line, id=f"{file.name}: {line}")
+                    marks = [pytest.mark.slow] if file.parent.name == "strategies" else []
+                    yield pytest.param(line, id=f"{file.name}: {line}", marks=marks)
 
 
 def strategies():

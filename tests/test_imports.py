@@ -25,7 +25,7 @@ LAYERS = (
     "build origins plugins ledger shape trace",
     "sharing",
     "planning",
-    "builtin assemble mount loading translate flight results",
+    "builtin assemble mount loading repository translate flight results",
     "config settle verifying",
     "ahead summary",
     "decoding",
@@ -42,7 +42,7 @@ RANK = {name: rank for rank, line in enumerate(LAYERS) for name in line.split()}
 
 #: Where a heavy or a framework package may be imported.
 HOMES = {
-    "hydra": {"config", "loading", "translate", "sweep", "cli"},
+    "hydra": {"config", "loading", "repository", "translate", "sweep", "cli"},
     "omegaconf": {"config", "loading", "replace", "translate", "sweep", "cli"},
     "pluggy": {"hookspecs", "plugins"},
     "torch": {"engines"},
@@ -151,15 +151,21 @@ HEAVY = {"torch", "vllm", "transformers", "numpy"}
     [
         ("import ttsflow", HEAVY | {"hydra", "omegaconf", "pluggy", "rich"}),
         ("import ttsflow.cli", HEAVY | {"hydra", "omegaconf", "pluggy", "rich"}),
-        ("import ttsflow.plugins; ttsflow.plugins.load()", HEAVY | {"hydra", "omegaconf", "rich"}),
-        ("import ttsflow.pipeline", HEAVY),
-        ("import ttsflow.config; ttsflow.config.compose(['strategy=beam_search'])", HEAVY),
+        *(
+            pytest.param(*given, marks=pytest.mark.slow)
+            for given in [
+                ("import ttsflow.plugins; ttsflow.plugins.load()", HEAVY | {"hydra", "omegaconf", "rich"}),
+                ("import ttsflow.pipeline", HEAVY),
+                ("import ttsflow.config; ttsflow.config.compose(['strategy=beam_search'])", HEAVY),
+            ]
+        ),
     ],
 )
 def test_nothing_heavy_is_loaded(statement, absent):
     assert loaded_by(statement) & absent == set()
 
 
+@pytest.mark.slow
 def test_importing_ttsflow_takes_under_a_fifth_of_a_second():
     code = "import time\nt = time.perf_counter()\nimport ttsflow\nprint(time.perf_counter() - t)"
     times = [

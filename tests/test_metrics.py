@@ -176,6 +176,7 @@ def test_votes_that_cannot_be_are_refused():
         maj_at_k([4, 0], [True, False], 0, 1)
 
 
+@pytest.mark.slow
 def test_many_samples_take_seconds_at_most():
     """A bound against another order of complexity, not a measurement: it takes about a second."""
     start = time.perf_counter()

@@ -260,7 +260,7 @@ def simulated(engine, verifier, overrides, follow=None):
     return fmean(result.usage.output for result in results) / seconds, last.preempted, results
 
 
-@pytest.mark.parametrize("n", [8, 64, pytest.param(512, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("n", [8, *(pytest.param(n, marks=pytest.mark.slow) for n in (64, 512))])
 @pytest.mark.parametrize("pair", PAIRS)
 def test_a_planned_split_is_at_least_as_good_as_halves(pair, n):
     overrides = words(pair, n, problems=1 if n > 64 else 2)
@@ -278,6 +278,7 @@ def test_a_planned_split_is_at_least_as_good_as_halves(pair, n):
     assert plan.seconds <= plan.compared["half"]
 
 
+@pytest.mark.slow
 def test_halves_send_back_what_a_plan_does_not():
     overrides = words("7B+1.5B", 128, "hardware.memory_gib=21.5", problems=1)
     sharing, _, engine, verifier = planned_run(compose(overrides))

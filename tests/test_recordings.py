@@ -370,6 +370,7 @@ def test_the_samples_with_rewards(data_file):
         read_recordings(path)
 
 
+@pytest.mark.slow
 def test_the_released_solutions(data_file):
     recordings = read_recordings(data_file("traces/gsm8k_solutions_n4.jsonl.gz"), count="words")
     assert len(recordings) == 1319

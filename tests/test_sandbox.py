@@ -276,6 +276,7 @@ def test_a_trick_passes_no_test(name):
     assert reason in result.reason
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", [*ways(*WORKING[1:])])
 @pytest.mark.parametrize("name", ATTACKS)
 def test_an_attack_fails_in_time(name, way):

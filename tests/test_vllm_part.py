@@ -256,6 +256,7 @@ def test_the_processor_of_ttsflow_is_the_first_and_only_where_it_can_work():
         assert settings.get("logits_processors") == own.get("logits_processors")
 
 
+@pytest.mark.slow
 def test_checking_imports_neither_torch_nor_vllm():
     code = (
         "import sys\n"

@@ -10,35 +10,38 @@ from __future__ import annotations
 import pickle
 import re
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from copy import copy, deepcopy
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from secrets import token_hex
-from typing import Any, Self
+from typing import Any
 
-from hydra._internal import defaults_list
+from hydra._internal import config_loader_impl, defaults_list
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
-from hydra._internal.config_repository import ConfigRepository
+from hydra._internal.config_repository import CachingConfigRepository
+from hydra._internal.defaults_list import DefaultsList, create_defaults_list
 from hydra._internal.utils import create_config_search_path
 from hydra.core.config_search_path import ConfigSearchPath
 from hydra.core.config_store import ConfigStore
-from hydra.core.default_element import GroupDefault, InputDefault
-from hydra.core.object_type import ObjectType
+from hydra.core.default_element import InputDefault
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 from hydra.core.utils import setup_globals
 from hydra.errors import HydraException
-from hydra.plugins.config_source import ConfigResult, ConfigSource
+from hydra.plugins.config_source import ConfigResult
 from hydra.types import RunMode
 from hydra.version import VersionBase, setbase
-from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf import DictConfig, OmegaConf, grammar_parser, open_dict
+from omegaconf import base as nodes
 
 from ttsflow.errors import ConfigError
 from ttsflow.mount import references
 from ttsflow.registry import MOUNT, Registry, config_folder, config_options
 from ttsflow.replace import mark_replaced, remove_gone
+from ttsflow.repository import MOST_PARSED, FileList, Kept, Repository, unchanged
 
 __all__ = ["OWN_CONFIGS", "Loader", "session"]
 
@@ -53,12 +56,8 @@ _OPEN = re.compile(
     r"^(strategy|engine|verifier|task|cost|budget|sampling)\.(?![^=]*\bstages\.[^.=]+=\s*null\s*$)[^=]*="
 )
 
-#: How many parsed files and overrides are kept; a process reads a few dozen, unless it writes
-#: new ones all the time.
-_MOST_PARSED = 500
-
 #: How many compositions are kept, of some 15 kB each; a sweep has as many as it combines files.
-_MOST_MERGED = 200
+_MOST_MERGED = 500
 
 #: Hydra's own settings that do not come from one of its config groups.
 _NO_GROUP = re.compile(r"hydra[.:](run|sweep|job|runtime)\b")
@@ -67,64 +66,6 @@ _lock = threading.RLock()
 
 # The same for all jobs of a sweep (Hydra hands the cache on), different for two runs in one second.
 OmegaConf.register_new_resolver("ttsflow.unique", lambda: token_hex(3), use_cache=True, replace=True)
-
-
-class _Repository(ConfigRepository):
-    """Reads config files; parses one again only when its content has changed.
-
-    Unless ``whole``, Hydra's own config is left without its groups (logging, help, launcher, sweeper),
-    which take most of the time of composing and which only a sweep reads.
-    """
-
-    _parsed: dict[tuple[str, str, str, bytes], ConfigResult | None] = {}  # noqa: RUF012 - of the process
-    _hydra: dict[bool, tuple[object, ConfigResult | None, object]] = {}  # noqa: RUF012 - of the process
-
-    def __init__(self, search_path: ConfigSearchPath) -> None:
-        super().__init__(search_path)
-        self.whole = True
-        self.marks: dict[str, object] = {}
-        """Of each file that was read: something that is equal only for equal content."""
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        """Hydra copies it for every composition; a deep copy would take its whole store along."""
-        return copy(self)
-
-    def _find_object_source(self, config_path: str, object_type: ObjectType | None) -> ConfigSource | None:
-        """Return where a file is. The package of Hydra's own files is asked only for those, below hydra/."""
-        every = self.sources
-        try:
-            if not config_path.startswith("hydra"):
-                self.sources = [source for source in every if source.path != "hydra.conf"]
-            return super()._find_object_source(config_path, object_type)
-        finally:
-            self.sources = every
-
-    def load_config(self, config_path: str) -> ConfigResult | None:
-        """Return a file as Hydra does, None when there is none. `Loader` copies its content."""
-        source = self._find_object_source(config_path, ObjectType.CONFIG)
-        if source is None or source.scheme() not in ("file", "pkg"):
-            return super().load_config(config_path) if config_path != "hydra/config" else self._own()
-        folder = Path(source.path) if source.scheme() == "file" else config_folder(source.path)
-        content = folder.joinpath(*f"{config_path.removesuffix('.yaml')}.yaml".split("/")).read_bytes()
-        key = self.marks[config_path] = (source.provider, source.path, config_path, content)
-        if key not in self._parsed:
-            if len(self._parsed) >= _MOST_PARSED:
-                self._parsed.clear()
-            self._parsed[key] = super().load_config(config_path)
-        # Hydra may take the key `hydra` out of the primary config.
-        return deepcopy(self._parsed[key]) if "/" not in config_path else copy(self._parsed[key])
-
-    def _own(self) -> ConfigResult | None:
-        """Return Hydra's own config, made again only when another one has been stored."""
-        stored = ConfigStore.instance().repo["hydra"]["config.yaml"]
-        if self.whole not in self._hydra or self._hydra[self.whole][0] is not stored:
-            result = super().load_config("hydra/config")
-            for default in result.defaults_list or () if result and not self.whole else ():
-                if isinstance(default, GroupDefault):
-                    default.value = None
-            self._hydra[self.whole] = stored, result, object()
-        _, result, self.marks["hydra/config"] = self._hydra[self.whole]
-        return copy(result)
 
 
 class Loader(ConfigLoaderImpl):
@@ -136,10 +77,14 @@ class Loader(ConfigLoaderImpl):
     #: Pickled, which makes new ones in a seventh of the time that copying takes.
     _merged: dict[Any, bytes] = {}  # noqa: RUF012 - of the process
     _single: dict[Any, bytes] = {}  # noqa: RUF012 - of the process
+    _lists: dict[Any, FileList] = {}  # noqa: RUF012 - of the process
+    _whole: dict[Any, Kept] = {}  # noqa: RUF012 - of the process
 
-    def __init__(self, search_path: ConfigSearchPath) -> None:
+    def __init__(self, search_path: ConfigSearchPath, options: frozenset[str], stored: Hashable) -> None:
         super().__init__(search_path)
-        self.repository = self._files = _Repository(search_path)
+        self.repository = self._files = Repository(search_path)
+        self._known = *((one.provider, one.path) for one in search_path.get_path()), options, stored
+        self._groups = {option.partition("/")[0] for option in options} | {*ConfigStore.instance().repo}
         self.referenced: set[str] = set()
         self._so_far: dict[Any, Any] = {}
         self._replaced = False
@@ -153,6 +98,43 @@ class Loader(ConfigLoaderImpl):
         run_mode: RunMode,
         from_shell: bool = True,
         validate_sweep_overrides: bool = True,
+    ) -> DictConfig:
+        """Compose, or give again what the same words and the same files came to before.
+
+        What mentions Hydra's own settings is always composed: it may depend on the environment.
+        """
+        own = run_mode == RunMode.MULTIRUN or any("hydra" in line for line in overrides)
+        key = None if own else (self._known, config_name, (*overrides,), from_shell, Path.cwd())
+        kept = self._whole.get(key)
+        if kept and kept.own is self._files.own() and all(map(unchanged, kept.files)):
+            config, referenced = pickle.loads(kept.config)  # noqa: S301 - what was pickled below
+            self.referenced |= referenced
+            return config  # type: ignore[no-any-return]
+        self._files.marks.clear()
+        self._files.read.clear()
+        before, self.referenced = self.referenced, set()
+        try:
+            config = self._load(config_name, overrides, run_mode, from_shell, validate_sweep_overrides)
+            if key and self._may_be_kept(config):
+                if len(self._whole) >= _MOST_MERGED:
+                    del self._whole[next(iter(self._whole))]
+                files = (*self._files.read.values(),)
+                self._whole[key] = Kept(self._files.own(), files, pickle.dumps((config, self.referenced)))
+        finally:
+            self.referenced |= before
+        return config
+
+    def _may_be_kept(self, config: DictConfig) -> bool:
+        """Whether what was composed came from files alone, and from nothing that may change without them."""
+        return self._files.only_files() and not config.hydra.job.env_copy
+
+    def _load(
+        self,
+        config_name: str | None,
+        overrides: list[str],
+        run_mode: RunMode,
+        from_shell: bool,
+        validate_sweep_overrides: bool,
     ) -> DictConfig:
         """Compose; for a sweep as a whole only Hydra's own settings are applied.
 
@@ -185,6 +167,51 @@ class Loader(ConfigLoaderImpl):
             name = job["override_dirname"].replace("++", "").replace("/", "-")
             config.hydra.job.override_dirname = name[:120]
         return config
+
+    def _parse_overrides_and_create_caching_repo(
+        self, config_name: str | None, overrides: list[str]
+    ) -> tuple[list[Override], CachingConfigRepository]:
+        """Return the overrides, parsed once, and the files."""
+        parsed, repo = [_override(line) for line in overrides], CachingConfigRepository(self.repository)
+        self._process_config_searchpath(config_name, parsed, repo)
+        return parsed, repo
+
+    def _is_group(self, key: str) -> bool:
+        return "/" in key or key in self._groups
+
+    def listed(
+        self,
+        repo: Any,
+        config_name: str | None,
+        overrides_list: list[Override],
+        prepend_hydra: bool,
+        skip_missing: bool,
+    ) -> DefaultsList:
+        """Return which files make a config, in order; found anew only for other groups or other files."""
+        # Another program may compose in another thread, and Hydra's own settings may name folders.
+        own = getattr(repo.delegate, "marks", None) is self._files.marks
+        if not own or any(one.is_hydra_override() or one.is_sweep_override() for one in overrides_list):
+            return create_defaults_list(repo, config_name, overrides_list, prepend_hydra, skip_missing)
+        inside = [one for one in overrides_list if not (one.package or self._is_group(one.key_or_group))]
+        # What is no group chooses no file.
+        words = tuple(one.input_line for one in overrides_list if one not in inside)
+        key = self._known, config_name, words, prepend_hydra, skip_missing, self._files.whole
+        kept = self._lists.get(key)
+        if kept is None or kept.own is not self._files.own() or not all(map(unchanged, kept.read.values())):
+            found = create_defaults_list(repo, config_name, overrides_list, prepend_hydra, skip_missing)
+            if self._files.only_files():
+                if len(self._lists) >= _MOST_MERGED:
+                    del self._lists[next(iter(self._lists))]
+                marks, read = self._files.marks, self._files.read
+                self._lists[key] = FileList(self._files.own(), dict(marks), dict(read), found)
+            return found
+        self._files.marks.update(kept.marks)
+        self._files.read.update(kept.read)
+        settings = {one.input_line for one in kept.found.config_overrides}
+        return replace(
+            kept.found,
+            config_overrides=[one for one in overrides_list if one in inside or one.input_line in settings],
+        )
 
     def _compose_config_from_defaults_list(self, defaults: list[Any], repo: Any) -> DictConfig:
         """Merge the files, or take what the same files came to before, and make room for the overrides."""
@@ -236,7 +263,7 @@ class Loader(ConfigLoaderImpl):
         plain = isinstance(loaded.config, DictConfig) and list(loaded.config) != ["hydra"]
         result = loaded, OmegaConf.to_container(loaded.config, resolve=False) if plain else None
         if mark is not None:
-            if len(self._single) >= _MOST_PARSED:
+            if len(self._single) >= MOST_PARSED:
                 self._single.clear()
             self._single[key] = pickle.dumps(result)
         return result
@@ -287,9 +314,8 @@ def session(registry: Registry, config_dir: str | None = None) -> Iterator[Loade
     registry.check_options()
     with _lock:
         version, store = VersionBase.instance().getbase(), ConfigStore.instance()
-        files, names = store.repo, defaults_list._create_interpolation_map  # noqa: SLF001
+        files = store.repo
         try:
-            defaults_list._create_interpolation_map = _names_where_asked_for(names)  # noqa: SLF001
             setbase("1.3")
             setup_globals()
             user, options = _user_folder(registry, config_dir)
@@ -298,32 +324,54 @@ def session(registry: Registry, config_dir: str | None = None) -> Iterator[Loade
                 if entry.kind in GROUPS and f"{entry.kind}/{entry.name}" not in options | registry.options:
                     head = {"use": MOUNT, "name": entry.name} if entry.kind == MOUNT else {"use": entry.name}
                     store.store(entry.name, head, entry.kind, provider=entry.provider)
-            yield Loader(_search_path(registry, user))
+            stored = tuple(frozenset(store.repo[group]) for group in GROUPS)
+            loader = Loader(_search_path(registry, user), registry.options | options, stored)
+            with (
+                _swapped(defaults_list, "_create_interpolation_map", _names_where_asked_for),
+                _swapped(config_loader_impl, "create_defaults_list", loader.listed),
+                _swapped(nodes, "parse", _expression),
+            ):
+                yield loader
         finally:
-            defaults_list._create_interpolation_map = names  # noqa: SLF001
             store.repo = files
             if version is not None:
                 VersionBase.instance().version_base = version
 
 
-@lru_cache(_MOST_PARSED)
+@contextmanager
+def _swapped(module: Any, name: str, function: Callable[..., Any]) -> Iterator[None]:
+    """Put ``function`` in the place of one of Hydra's or OmegaConf's, for the length of a session."""
+    before = getattr(module, name)
+    setattr(module, name, function)
+    try:
+        yield
+    finally:
+        setattr(module, name, before)
+
+
+@lru_cache(MOST_PARSED)
 def _override(line: str) -> Override:
     """Return a parsed override, which nobody may change."""
     (one,) = OverridesParser.create().parse_overrides([line])
     return one
 
 
-def _names_where_asked_for(names: Callable[..., DictConfig]) -> Callable[..., DictConfig]:
+@lru_cache(MOST_PARSED)
+def _expression(value: str, parser_rule: str = "configValue", lexer_mode: str = "DEFAULT_MODE") -> Any:
+    """Return a parsed interpolation such as ``${strategy.n}``, which nobody may change."""
+    return grammar_parser.parse(value, parser_rule, lexer_mode)
+
+
+_names = defaults_list._create_interpolation_map  # noqa: SLF001 - to be called where it is needed
+
+
+def _names_where_asked_for(overrides: Any, defaults: list[InputDefault], self_added: bool) -> DictConfig:
     """Let Hydra make a config of all choices only for a defaults list that refers to one, as in ``${task}``.
 
     It makes one for every file, which takes a sixth of the time of composing, and reads it for none.
     """
-
-    def create(overrides: Any, defaults: list[InputDefault], self_added: bool) -> DictConfig:
-        asked = any(default.is_interpolation() for default in defaults)
-        return names(overrides, defaults, self_added) if asked else OmegaConf.create()
-
-    return create
+    asked = any(default.is_interpolation() for default in defaults)
+    return _names(overrides, defaults, self_added) if asked else OmegaConf.create()
 
 
 def _user_folder(registry: Registry, config_dir: str | None) -> tuple[Path | None, set[str]]:

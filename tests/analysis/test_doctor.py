@@ -41,6 +41,7 @@ def test_a_verifier_that_reads_everything_again_is_told_to_keep_it(tmp_path):
     assert "verifier" not in kept or "prefix_cache" not in kept["verifier"].change
 
 
+@pytest.mark.slow
 def test_empty_seats_and_wasted_work_are_named(tmp_path):
     found = ran(tmp_path / "a", "engine.seats=512", "concurrency=1")
     assert "on 512 seats, with 1 problems in flight" in found["batch"].seen

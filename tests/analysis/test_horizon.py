@@ -380,11 +380,13 @@ def recorded(data_file):
     return {found.model: found for found in profiles(str(data_file("traces/sampled_answers.jsonl.gz")))}
 
 
+@pytest.mark.slow
 def test_the_types_of_the_recorded_models(recorded):
     assert {name: found.verdict.kind for name, found in recorded.items()} == TYPES
     assert all(found.verdict.shares[TYPES[name]] > 0.8 for name, found in recorded.items())
 
 
+@pytest.mark.slow
 def test_the_recorded_types_do_not_hang_on_one_number(recorded):
     shorter = {name: found.verdict.shorter.value for name, found in recorded.items()}
     low = max(shorter[name] for name, kind in TYPES.items() if kind != "short-horizon")
@@ -392,6 +394,7 @@ def test_the_recorded_types_do_not_hang_on_one_number(recorded):
     assert low < 0.52 < horizon.EFFECT < 0.59 < high
 
 
+@pytest.mark.slow
 def test_what_two_of_the_recorded_types_rest_on_is_said(recorded):
     """Both would be short-horizon without the samples that were recorded unlike the others."""
     odd = {name: found.oddity for name, found in recorded.items() if found.oddity}
@@ -417,6 +420,7 @@ def test_an_instruct_model_with_short_traces_is_non_reasoning(data_file):
 # --- the page -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_page_has_the_figures(recorded):
     page = (ROOT / "docs" / "profile.md").read_text()
     for name, found in recorded.items():

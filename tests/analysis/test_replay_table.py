@@ -57,6 +57,7 @@ def aime(data_file):
     )
 
 
+@pytest.mark.slow
 def test_two_published_sets_and_a_perturbed_copy(data_file, aime, tmp_path):
     expected = json.loads(data_file("traces/expected.json").read_text())
     assert differing(table(written(tmp_path / "same.jsonl", aime), "paper"), expected) == []

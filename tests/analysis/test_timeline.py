@@ -152,7 +152,9 @@ def test_a_disk_that_is_full_is_told(tmp_path):
         draw([moment(0.0)], tmp_path / "full.svg")
 
 
-@pytest.mark.parametrize("name", ["a.png", "a.pdf", "a.PNG", "a.Svg"])
+@pytest.mark.parametrize(
+    "name", ["a.PNG", *(pytest.param(name, marks=pytest.mark.slow) for name in ("a.png", "a.pdf", "a.Svg"))]
+)
 def test_other_kinds_of_pictures(tmp_path, name):
     draw([moment(0.0), moment(1.0, 2)], tmp_path / name)
     assert (tmp_path / name).stat().st_size > 1000

@@ -175,7 +175,7 @@ def test_a_value_nested_deeply_does_not_stop_the_rest(tmp_path, capsys, depth):
     assert "seen" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("width", [40, 80, 1000])
+@pytest.mark.parametrize("width", [40, *(pytest.param(n, marks=pytest.mark.slow) for n in (80, 1000))])
 def test_a_deep_tree_is_cut_off_with_a_note(tmp_path, capsys, monkeypatch, width):
     monkeypatch.setattr("ttsflow.analysis.show.wide_console", lambda: Console(width=width, highlight=False))
     # Deeper than Python lets functions call each other.

@@ -154,9 +154,10 @@ def _by_waves(n):
 # --- searches ---------------------------------------------------------------------------------------------
 
 
-def test_linear_is_brute_force_on_a_thousand_random_cases():
+@pytest.mark.parametrize("cases", [100, pytest.param(1000, marks=pytest.mark.slow)])
+def test_linear_is_brute_force_on_random_cases(cases):
     rng, fitting = random.Random(1), 0
-    while fitting < 1000:
+    while fitting < cases:
         sharing = random_sharing(rng, most=80)
         expected = brute_force(sharing)
         if math.isinf(expected):

@@ -26,7 +26,9 @@ def shipped(name):
     return build("stage", compose([f"strategy={name}", *more])["strategy"], "strategy", load())
 
 
-@pytest.mark.parametrize("name", SHIPPED)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name == "lookahead")) for name in SHIPPED]
+)
 def test_the_schedule_changes_no_result_and_every_token_is_booked(name):
     strategy, settings = shipped(name), {"logprobs": 20, "certainty": True}
     plain = play(strategy, **settings)
@@ -155,7 +157,8 @@ def test_candidates_are_scored_while_others_still_run():
     assert 8 * 2 <= len(batches[True]) <= 8 * 5
 
 
-@pytest.mark.parametrize("n", [8, pytest.param(16, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("n", [8, 16])
 def test_speculation_saves_a_sixth_of_the_time_on_a_simulated_card(n):
     def seconds(**more):
         pipeline = Pipeline(
@@ -187,7 +190,7 @@ def test_speculation_saves_a_sixth_of_the_time_on_a_simulated_card(n):
     ],
     ids=str,
 )
-@pytest.mark.parametrize("n", [8, 32])
+@pytest.mark.parametrize("n", [8, pytest.param(32, marks=pytest.mark.slow)])
 def test_work_begun_early_never_keeps_a_verifier_from_its_turn(verifier, n):
     """It runs on when the driver has nothing else to wait for than scores."""
 

@@ -8,7 +8,7 @@ from ttsflow.ops import Decision, Fork, Generate, Note, Request, Score, Verdict
 from ttsflow.strategies.aggregate import Aggregate
 from ttsflow.strategies.flow import Each, Sequence
 from ttsflow.strategies.generate import GenerateStage
-from ttsflow.testing import FakeEngine, run_fake
+from ttsflow.testing import FakeEngine, FakeTask, run_fake
 from ttsflow.trace import JsonTrace
 
 BAD = "fake-3"
@@ -198,7 +198,7 @@ def test_a_stage_that_never_waits_fails_its_problem(tools):
         while True:
             yield Note("again")
 
-    results = run_fake(endless)
+    results = run_fake(endless, task=FakeTask(size=2))
     assert {result.outcome for result in results.values()} == {"failed"}
     assert "without waiting" in next(iter(results.values())).reason
 

@@ -738,8 +738,18 @@ EARLY = {"ffs", "short_m_at_k"}
 REFUSED = {"cisc", "deepconf", "deepconf_online", "self_certainty"}
 SHIPPED = sorted(file.stem for file in config_folder("ttsflow.conf").joinpath("strategy").glob("*.yaml"))
 
+#: One of each sort; all of them are slow.
+SORTS = {"majority", "ffs", "self_consistency", "dynasor", "beam_search", "recipe"}
 
-@pytest.mark.parametrize("name", [name for name in SHIPPED if name not in REFUSED])
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[] if name in SORTS else pytest.mark.slow)
+        for name in SHIPPED
+        if name not in REFUSED
+    ],
+)
 def test_every_strategy_that_the_simulator_runs_is_played_back_from_its_own_trace(tmp_path, name):
     """To the token, with probes, rollouts and what the cache found; and to the second."""
     words = [f"strategy={name}", "task=simulated", "task.size=3", "verifier=simulated"]

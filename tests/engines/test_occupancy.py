@@ -2,6 +2,8 @@
 
 import random
 
+import pytest
+
 from ttsflow.engines.occupancy import Growth, Occupancy
 from ttsflow.ops import EngineRequest
 from ttsflow.types import Sampling
@@ -28,11 +30,12 @@ def blocks_of(running, block):
     return len(seen)
 
 
-def test_shared_prefixes_count_once_whatever_comes_and_goes():
+@pytest.mark.parametrize("turns", [100, pytest.param(400, marks=pytest.mark.slow)])
+def test_shared_prefixes_count_once_whatever_comes_and_goes(turns):
     rng = random.Random(5)
     for block in (1, 4, 16, 32):
         occupancy, running, ends_of = Occupancy(block), [], {}
-        for turn in range(400):
+        for turn in range(turns):
             if running and rng.random() < 0.45:
                 one, _, _ = running.pop(rng.randrange(len(running)))
                 occupancy.leave(one.id)

@@ -871,7 +871,9 @@ def answers(done, *, ffs=False):
     }
 
 
-@pytest.mark.parametrize("name", STRATEGIES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name == "dvts")) for name in STRATEGIES]
+)
 def test_seats_memory_and_machine_change_no_answer(name):
     _, plain = results(name, STRATEGIES[name], {}, {}, 8)
     assert len({result.answer for result in plain.values()}) > 1 or name != "majority"

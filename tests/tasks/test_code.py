@@ -264,6 +264,7 @@ def test_programs_that_do_something_else_are_other_answers():
     assert identity("def f(x): return " + "1 + " * 900 + "1")
 
 
+@pytest.mark.slow
 def test_finding_a_program_takes_no_long_time():
     started = time.monotonic()
     for text in (

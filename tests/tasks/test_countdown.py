@@ -586,6 +586,7 @@ def test_no_text_breaks_the_reader(text):
     assert task.correct(answer, GAME) in (True, False)
 
 
+@pytest.mark.slow
 def test_long_texts_take_no_time():
     hostile = [
         "(" * 20000,

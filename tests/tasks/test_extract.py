@@ -191,6 +191,7 @@ def test_a_division_by_zero_is_the_answer_and_none_of_its_digits(said, kind):
     assert extract(rf"So it is \boxed{{{said}}}", kind).text == said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text",
     [

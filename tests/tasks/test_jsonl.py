@@ -388,11 +388,11 @@ def test_every_config_builds_and_says_what_it_is(name):
 @pytest.mark.parametrize(
     ("name", "file", "size"),
     [
-        ("gsm8k", "gsm8k_test.jsonl", 1319),
-        ("svamp", "svamp_test.jsonl", 1000),
+        pytest.param("gsm8k", "gsm8k_test.jsonl", 1319, marks=pytest.mark.slow),
+        pytest.param("svamp", "svamp_test.jsonl", 1000, marks=pytest.mark.slow),
         ("math500", "math500_test.jsonl", 500),
         ("aqua", "aqua_test.jsonl", 254),
-        ("commonsenseqa", "commonsenseqa_dev.jsonl", 1221),
+        pytest.param("commonsenseqa", "commonsenseqa_dev.jsonl", 1221, marks=pytest.mark.slow),
     ],
 )
 def test_configs_read_the_published_files_and_accept_their_own_gold(name, file, size, data_file):

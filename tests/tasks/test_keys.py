@@ -162,7 +162,13 @@ def test_what_has_no_value_equals_no_number(nothing):
 @pytest.mark.parametrize(
     "piece", [" ", "0", "{", "}", "-", ",", ", ", "*", "`", "**a", " __a", "\\text{", "\t"]
 )
-@pytest.mark.parametrize(("start", "end"), [("", ""), ("1", "2"), ("(", ")"), ("1 ", "x!")])
+@pytest.mark.parametrize(
+    ("start", "end"),
+    [
+        ("", ""),
+        *(pytest.param(*ends, marks=pytest.mark.slow) for ends in (("1", "2"), ("(", ")"), ("1 ", "x!"))),
+    ],
+)
 def test_long_runs_take_no_longer_than_their_length(piece, start, end):
     """A bound against another order of complexity: it takes a tenth of a second, and took half a minute."""
     begun = time.perf_counter()

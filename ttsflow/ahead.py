@@ -161,7 +161,7 @@ class Ahead:
         if self._eager and flight.op.scored and not flight.stopped:
             self._verifying.ahead(flight, candidate)
         rounds = self._rounds.get(flight.frame)
-        if rounds is None:
+        if rounds is None or flight.template.aside:
             return
         size = rounds[0].outlook.size
         round_ = rounds[0 if size is None else live.index // size]

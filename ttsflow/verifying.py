@@ -87,10 +87,12 @@ class Verifying:
         frame = flight.frame
         held = self._held.setdefault(frame, [])
         held.append(candidate)
-        # With the last of them all are asked about, and nothing is early any more.
-        if not flight.live or not (self._aside or len(held) >= len(flight.live)):
+        if flight.live and not (self._aside or len(held) >= len(flight.live)):
             return
         del self._held[frame]
+        if not flight.live:
+            # With the last of them all are asked about, and nothing is early any more.
+            return
         for one in held:
             early = _Early(frame, one)
             early.name = self._submit(frame, one, early)

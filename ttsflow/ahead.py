@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from bisect import insort
 from collections.abc import Iterator, Sequence
 
 from ttsflow.acceleration import Speculation
@@ -51,9 +52,13 @@ class _Hope:
 
 
 class _Round:
-    """One round of a search: who has ended, with which score, and what may follow."""
+    """One round of a search: who has ended, with which score, and what may follow.
 
-    __slots__ = ("ended", "hopes", "outlook", "parents", "pending", "scores", "seen")
+    ``hopes`` are those of the next round, by the path of their parent. ``ranked`` are the scores of the
+    parents of all that have ended, in ascending order.
+    """
+
+    __slots__ = ("ended", "hopes", "outlook", "parents", "pending", "ranked", "scores", "seen")
 
     def __init__(self, outlook: Outlook, requests: int) -> None:
         self.outlook = outlook
@@ -61,8 +66,22 @@ class _Round:
         self.ended: dict[Path, Candidate] = {}
         self.scores: dict[Path, float | None] = {}
         self.parents: dict[Path, float | None] = {}
-        self.hopes: dict[Path, _Hope] = {}
+        self.ranked: list[float] = []
+        self.hopes: dict[Path, dict[Path, _Hope]] = {}
         self.seen = 0
+
+    def ends(self, candidate: Candidate, parent: float | None) -> None:
+        """Take in who has ended, and the score of its parent."""
+        self.ended[candidate.path] = candidate
+        self.parents[candidate.path] = parent
+        if parent is not None:
+            insort(self.ranked, parent)
+
+    def whole(self) -> Iterator[_Hope]:
+        """Yield all hopes, and all that build on them."""
+        for hopes in self.hopes.values():
+            for hope in hopes.values():
+                yield from hope.whole()
 
 
 class Ahead:
@@ -106,19 +125,20 @@ class Ahead:
         if old is None:
             return
         running = {live.path for live in flight.live.values()}
-        for path, hope in old.hopes.items():
+        for path, hope in [item for hopes in old.hopes.values() for item in hopes.items()]:
             if path not in running:
                 self._retract(hope.whole())
                 continue
             self._hopes.pop(hope.request.id, None)
-            for kid_path, kid in hope.kids.items():
+            for kid in hope.kids.values():
                 if new is None:
                     self._retract(kid.whole())
-                else:
-                    # What lay two rounds ahead lies one ahead now.
-                    new.hopes[kid_path] = kid
-                    for one in kid.whole():
-                        one.depth -= 1
+                    continue
+                # What lay two rounds ahead lies one ahead now.
+                for one in kid.whole():
+                    one.depth -= 1
+            if new is not None and hope.kids:
+                new.hopes[path] = hope.kids
 
     def ended(self, live: Live, candidate: Candidate) -> None:
         """Take in that a request has ended."""
@@ -131,21 +151,17 @@ class Ahead:
         round_.pending -= 1
         parent = live.request.parent
         if candidate.active:
-            round_.ended[candidate.path] = candidate
-            round_.parents[candidate.path] = parent.score if parent else None
+            round_.ends(candidate, parent.score if parent else None)
         else:
-            for path, hope in list(round_.hopes.items()):
-                if path[:-1] == candidate.path:
-                    self._retract(hope.whole())
-                    del round_.hopes[path]
+            for hope in round_.hopes.pop(candidate.path, {}).values():
+                self._retract(hope.whole())
         self._weigh(flight.frame, round_, candidate)
 
     def left(self, frame: Frame) -> None:
         """Take in that a stage has returned: nothing more comes of its frame."""
         round_ = self._rounds.pop(frame, None)
         if round_ is not None:
-            for hope in round_.hopes.values():
-                self._retract(hope.whole())
+            self._retract(round_.whole())
 
     def closed(self, case: Case) -> None:
         """Take in that a problem is over, and book what was decoded early for it."""
@@ -194,8 +210,7 @@ class Ahead:
         if candidate.path in round_.scores:
             return 0.0
         blind = min(1.0, outlook.slots / (rivals + 1))
-        parent = round_.parents[candidate.path]
-        others = sorted(other for other in round_.parents.values() if other is not None)
+        parent, others = round_.parents[candidate.path], round_.ranked
         if parent is None or len(others) < 2:
             return blind
         # The parent's score says something, and less than its own would.
@@ -203,9 +218,10 @@ class Ahead:
 
     def _hope(self, frame: Frame, round_: _Round, candidate: Candidate, chance: float) -> None:
         """Expect the children of a candidate that survives with this chance."""
-        paths = self._expect(frame, candidate, round_.outlook, chance, among=round_.hopes, depth=1)
-        for path in [p for p in round_.hopes if p[:-1] == candidate.path and p not in paths]:
-            self._retract(round_.hopes.pop(path).whole())
+        hopes = round_.hopes.setdefault(candidate.path, {})
+        paths = self._expect(frame, candidate, round_.outlook, chance, among=hopes, depth=1)
+        for path in [path for path in hopes if path not in paths]:
+            self._retract(hopes.pop(path).whole())
 
     def _expect(
         self,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from bisect import insort
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
@@ -63,9 +64,22 @@ class _Round:
     """One round of a search, or a part of it that goes on apart: who has ended, and what may follow.
 
     ``lineage`` numbers what follows: that of the frame, or of the branch in which the part will go on.
+    ``hopes`` are those of the next round, by the path of their parent. ``ranked`` are the scores of the
+    parents of all that have ended, in ascending order.
     """
 
-    __slots__ = ("case", "ended", "hopes", "lineage", "outlook", "parents", "pending", "scores", "seen")
+    __slots__ = (
+        "case",
+        "ended",
+        "hopes",
+        "lineage",
+        "outlook",
+        "parents",
+        "pending",
+        "ranked",
+        "scores",
+        "seen",
+    )
 
     def __init__(self, case: Case, lineage: Lineage, outlook: Outlook, requests: int) -> None:
         self.case = case
@@ -75,15 +89,28 @@ class _Round:
         self.ended: dict[Path, Candidate] = {}
         self.scores: dict[Path, float | None] = {}
         self.parents: dict[Path, float | None] = {}
-        self.hopes: dict[Path, _Hope] = {}
+        self.ranked: list[float] = []
+        self.hopes: dict[Path, dict[Path, _Hope]] = {}
         self.seen = 0
+
+    def ends(self, candidate: Candidate, parent: float | None) -> None:
+        """Take in who has ended, and the score of its parent."""
+        self.ended[candidate.path] = candidate
+        self.parents[candidate.path] = parent
+        if parent is not None:
+            insort(self.ranked, parent)
+
+    def whole(self) -> Iterator[_Hope]:
+        """Yield all hopes, and all that build on them."""
+        for hopes in self.hopes.values():
+            for hope in hopes.values():
+                yield from hope.whole()
 
     def moves(self, lineage: Lineage) -> None:
         """Go on in a branch, whose numbers are the same."""
         self.lineage = lineage
-        for hope in self.hopes.values():
-            for one in hope.whole():
-                one.lineage = lineage
+        for hope in self.whole():
+            hope.lineage = lineage
 
 
 def _rounds(flight: Flight, outlook: Outlook | None) -> list[_Round]:
@@ -141,19 +168,21 @@ class Ahead:
         if not old:
             return
         running = {live.path for live in flight.live.values()}
-        for path, hope in [item for round_ in old for item in round_.hopes.items()]:
+        hopes = [item for round_ in old for hopes in round_.hopes.values() for item in hopes.items()]
+        for path, hope in hopes:
             if path not in running:
                 self._retract(hope.whole())
                 continue
             self._hopes.pop(hope.request.id, None)
-            for kid_path, kid in hope.kids.items():
+            for kid in hope.kids.values():
                 if len(new) != 1:
                     self._retract(kid.whole())
-                else:
-                    # What lay two rounds ahead lies one ahead now.
-                    new[0].hopes[kid_path] = kid
-                    for one in kid.whole():
-                        one.depth -= 1
+                    continue
+                # What lay two rounds ahead lies one ahead now.
+                for one in kid.whole():
+                    one.depth -= 1
+            if len(new) == 1 and hope.kids:
+                new[0].hopes[path] = hope.kids
 
     def ended(self, live: Live, candidate: Candidate) -> None:
         """Take in that a request has ended."""
@@ -168,13 +197,10 @@ class Ahead:
         round_.pending -= 1
         parent = live.request.parent
         if candidate.active:
-            round_.ended[candidate.path] = candidate
-            round_.parents[candidate.path] = parent.score if parent else None
+            round_.ends(candidate, parent.score if parent else None)
         else:
-            for path, hope in list(round_.hopes.items()):
-                if path[:-1] == candidate.path:
-                    self._retract(hope.whole())
-                    del round_.hopes[path]
+            for hope in round_.hopes.pop(candidate.path, {}).values():
+                self._retract(hope.whole())
         self._weigh(round_, candidate)
 
     def forked(self, frame: Frame, branches: Sequence[Frame]) -> None:
@@ -193,8 +219,7 @@ class Ahead:
     def left(self, frame: Frame) -> None:
         """Take in that a stage has returned: nothing more comes of its frame."""
         for round_ in self._rounds.pop(frame, ()):
-            for hope in round_.hopes.values():
-                self._retract(hope.whole())
+            self._retract(round_.whole())
 
     def closed(self, case: Case) -> None:
         """Take in that a problem is over, and book what was decoded early for it."""
@@ -243,8 +268,7 @@ class Ahead:
         if candidate.path in round_.scores:
             return 0.0
         blind = min(1.0, outlook.slots / (rivals + 1))
-        parent = round_.parents[candidate.path]
-        others = sorted(other for other in round_.parents.values() if other is not None)
+        parent, others = round_.parents[candidate.path], round_.ranked
         if parent is None or len(others) < 2:
             return blind
         # The parent's score says something, and less than its own would.
@@ -252,9 +276,10 @@ class Ahead:
 
     def _hope(self, round_: _Round, candidate: Candidate, chance: float) -> None:
         """Expect the children of a candidate that survives with this chance."""
-        paths = self._expect(round_, candidate, round_.outlook, chance, among=round_.hopes, depth=1)
-        for path in [p for p in round_.hopes if p[:-1] == candidate.path and p not in paths]:
-            self._retract(round_.hopes.pop(path).whole())
+        hopes = round_.hopes.setdefault(candidate.path, {})
+        paths = self._expect(round_, candidate, round_.outlook, chance, among=hopes, depth=1)
+        for path in [path for path in hopes if path not in paths]:
+            self._retract(hopes.pop(path).whole())
 
     def _expect(
         self,

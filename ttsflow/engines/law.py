@@ -114,11 +114,12 @@ class _Step(NamedTuple):
 
 
 class _State(NamedTuple):
-    """Where a trajectory stands: steps made, whether all were right, and what is left of one cut short."""
+    """Where a trajectory stands: steps made, all right or not, what is left of one cut short, its end."""
 
     steps: int = 0
     right: bool = True
     rest: _Step | None = None
+    last: bool = False
 
 
 class Played:
@@ -179,10 +180,13 @@ class LawPaths:
         """Draw what a request decodes."""
         room = max(0, min(request.max_tokens, context - len(request.prompt)))
         before, asked = self._segments.before(request.prompt)
-        ahead, done = self._segments.part(request.prompt)
-        if done:
-            # It begins with a part of another one's step, whose end is its own.
-            before, asked = ahead, False
+        begun, left_of = self._segments.part(request.prompt), 1.0
+        like: _State | None = None
+        if begun is not None:
+            # It begins with a part of another one's step. As much of its own as that one had left follows,
+            # and it is the last one if that is: steps are as long and paths have as many as without.
+            piece, done, before = begun
+            asked, like, left_of = False, piece.state, 1 - done / piece.length
         state: _State = _State() if before is None else before.state
         seed = request.seed
         if request.sampling.temperature == 0:
@@ -191,25 +195,30 @@ class LawPaths:
         length, parts = 0, []
         finish: Literal["stop", "length"] = "length"
         stop: str | None = None
-        steps = self._answer if before is not None and asked else self._steps
-        for drawn in steps(state, request.problem, seed):
-            step = drawn._replace(tokens=max(1, drawn.tokens - done)) if done else drawn
-            done, left = 0, room - length
+        if before is not None and asked:
+            steps = self._answer(state, request.problem, seed)
+        else:
+            steps = self._steps(state, request.problem, seed, like)
+        for drawn in steps:
+            step = drawn
+            if left_of < 1:
+                step = drawn._replace(tokens=max(1, round(drawn.tokens * left_of)))
+            left_of, left = 1.0, room - length
             if step.tokens > left:
                 state = _State(state.steps, state.right, step._replace(tokens=step.tokens - left))
                 length = room
                 break
             length += step.tokens
             parts.append((length, step.text))
-            state = _State(state.steps + 1, step.right)
+            state = _State(state.steps + 1, step.right, last=step.last)
             stop = next((word for word in request.stop if word in step.text), None)
             if step.last or stop is not None:
                 finish = "stop"
                 break
         return Played(request, self._segments.add(seed, length, parts, state), finish, stop)
 
-    def _steps(self, state: _State, problem: str, seed: int) -> Iterator[_Step]:
-        """Yield the steps behind a state, without end."""
+    def _steps(self, state: _State, problem: str, seed: int, like: _State | None) -> Iterator[_Step]:
+        """Yield the steps behind a state, without end; the first one is the last if that of ``like`` is."""
         law, chance = self._law, self._chance(problem)
         rng = random.Random(seed)  # noqa: S311 - not for secrets
         steps, right = state.steps, state.right
@@ -220,6 +229,8 @@ class LawPaths:
             drawn = round(law.median * math.exp(law.sigma * rng.gauss(0.0, 1.0)))
             right = right and rng.random() < chance
             last = steps >= law.least and rng.random() < law.end
+            if like is not None:
+                last, like = like.last, None
             text = f"{'right' if right else 'wrong'} {rng.getrandbits(32):08x}"
             if last:
                 text += f" Answer: {self._said(rng, right=right)}"

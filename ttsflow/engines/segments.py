@@ -116,19 +116,19 @@ class Segments:
         last = prompt[size - 1]
         return self._ends.get(last) or self._known.get(last >> _SHIFT), size < len(prompt)
 
-    def part(self, prompt: Tokens) -> tuple[Segment | None, int]:
-        """Return how many tokens of a piece a prompt ends with that has more, and the piece before it.
+    def part(self, prompt: Tokens) -> tuple[Segment, int, Segment | None] | None:
+        """Return the piece of which a prompt ends with a part, the tokens of that, and the piece before it.
 
-        0 where it ends with a whole piece.
+        None where it ends with a whole piece.
         """
         last = prompt[-1] if prompt else 0
         piece = self._known.get(last >> _SHIFT)
         done = (last & PLACE) + 1
         if piece is None or last in self._ends or done >= piece.length:
-            return None, 0
+            return None
         size = _pieces_end(prompt[: len(prompt) - done])
         before = prompt[size - 1] if size else 0
-        return self._ends.get(before) or self._known.get(before >> _SHIFT), done
+        return piece, done, self._ends.get(before) or self._known.get(before >> _SHIFT)
 
     def behind(self, prompt: Tokens) -> str:
         """Return the words that stand behind the last piece of a prompt."""

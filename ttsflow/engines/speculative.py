@@ -7,15 +7,15 @@ whatever is in its way is ended before it is submitted.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from ttsflow.engines.decorated import Decorated
+from ttsflow.engines.heads import Heads
 from ttsflow.engines.step_cost import StepCost
-from ttsflow.lineage import Path
 from ttsflow.ops import EngineRequest, Progress
 from ttsflow.protocols import Engine, Leaping, innermost
+from ttsflow.types import Tokens
 
 __all__ = ["Speculative"]
 
@@ -62,20 +62,22 @@ class _Guess:
             last.cached,
             last.reason,
             tuple(value for item in self.heard for value in item.certainties),
+            sum(item.reused for item in self.heard),
         )
 
 
 class Speculative(Decorated):
     """An ``Expecting`` engine. With ``curve`` it begins nothing that is not worth its time.
 
-    With ``keep`` siblings of a request that was begun early, later children of the same parent, begin with
-    that share of what it had decoded when it was asked for; they go on under their own seeds.
+    With ``keep`` requests that read the same prompt as one that was begun early begin with what it had
+    decoded when it was asked for: with a whole step where something behind it was begun as well, with that
+    share of any other; they go on under their own seeds.
     """
 
     def __init__(self, inner: Engine, *, curve: bool = True, keep: float | None = None) -> None:
         super().__init__(inner)
-        self._keep = keep
-        self._heads: dict[str, dict[Path, Progress]] = {}
+        self._heads = None if keep is None else Heads(keep)
+        self._by_prompt: dict[Tokens, _Guess] = {}
         self.on_end: Callable[[EngineRequest, Progress], None] | None = None
         self._cost = StepCost() if curve else None
         # One that lets requests in knows more of its room than how many seats there are.
@@ -101,6 +103,8 @@ class Speculative(Decorated):
         if guess is None:
             guess = self._guesses[request.id] = _Guess(replace(request, stream=True), chance)
             self._by_seed[request.seed] = guess
+            if self._heads is not None:
+                self._by_prompt.setdefault(request.prompt, guess)
         guess.chance = chance
 
     def retract(self, ids: Sequence[str]) -> None:
@@ -108,12 +112,13 @@ class Speculative(Decorated):
         for name in ids:
             guess = self._guesses.pop(name, None)
             if guess is not None:
-                self._by_seed.pop(guess.request.seed, None)
+                self._forget(guess)
                 self._drop(guess)
 
     def collect(self, problem: str) -> tuple[int, int]:
         """Return the tokens decoded early that a problem has adopted and dropped since last asked."""
-        self._heads.pop(problem, None)
+        if self._heads is not None:
+            self._heads.forget(problem)
         adopted, dropped = self._books.pop(problem, (0, 0))
         return adopted, dropped
 
@@ -128,18 +133,27 @@ class Speculative(Decorated):
         if guess is not None and _same(guess.request, request):
             self._adopt(guess, request)
             return
-        request = self._with_head(request)
+        heads = self._heads
+        head = None if heads is None else heads.of(request)
+        if heads is not None and head is not None and request.aside is None:
+            if self._went_on(request, head):
+                self._news.append(heads.whole(request, head))
+                self._real[request.id] = ""
+                return
+            request, part = heads.part(request, head)
+            self._news += [] if part is None else [part]
         self._real[request.id] = self._inside[request.id] = request.id
         self._fresh += 1
         self.inner.submit(request)
 
     def _adopt(self, guess: _Guess, request: EngineRequest) -> None:
         name = guess.name
-        del self._guesses[guess.request.id], self._by_seed[guess.request.seed]
+        del self._guesses[guess.request.id]
+        self._forget(guess)
         self._count(request.problem, guess.tokens, 0)
         self._came(guess)
-        if self._keep is not None and guess.heard:
-            self._heads.setdefault(request.problem, {})[request.path[:-1]] = guess.told("")
+        if self._heads is not None and guess.heard:
+            self._heads.know(request, guess.told(""))
         self.taken += guess.running
         if guess.end is not None:
             self._news.append(guess.told(request.id))
@@ -155,19 +169,29 @@ class Speculative(Decorated):
         if guess.heard:
             self._news.append(guess.told(request.id))
 
-    def _with_head(self, request: EngineRequest) -> EngineRequest:
-        """Return what is left of a request that begins with a part of what its sibling had decoded."""
-        head = self._heads.get(request.problem, {}).get(request.path[:-1])
-        kept = 0 if head is None or self._keep is None else math.floor(self._keep * len(head.tokens))
-        kept = min(kept, request.max_tokens - 1)
-        if head is None or kept < 1 or request.aside is not None:
+    def _went_on(self, request: EngineRequest, head: Progress) -> bool:
+        """Whether a step has ended and something behind it was begun."""
+        behind = self._by_prompt.get(request.prompt + head.tokens) if head.stop is not None else None
+        return behind is not None and bool(behind.heard)
+
+    def _forget(self, guess: _Guess) -> None:
+        self._by_seed.pop(guess.request.seed, None)
+        if self._by_prompt.get(guess.request.prompt) is guess:
+            del self._by_prompt[guess.request.prompt]
+
+    def _with_part(self, guess: _Guess) -> EngineRequest:
+        """Begin what is expected, with a part of what was begun for the same prompt before."""
+        request = guess.begin()
+        if self._heads is None:
             return request
-        # Never to its end, so that no stop string is within.
-        part = Progress(request.id, head.tokens[:kept], logprobs=head.logprobs[:kept], reused=kept)
-        self._news.append(part._replace(certainties=head.certainties[:kept]))
-        return replace(
-            request, prompt=request.prompt + head.tokens[:kept], max_tokens=request.max_tokens - kept
-        )
+        first, head = self._by_prompt.get(request.prompt), self._heads.of(request)
+        if head is None and first is not None and first is not guess and first.heard:
+            head = first.told("")
+        if head is None or head.reused:
+            return request
+        request, part = self._heads.part(request, head)
+        guess.heard = [] if part is None else [part]
+        return request
 
     def abort(self, ids: Sequence[str]) -> None:
         """End requests now; no news of them follows."""
@@ -227,7 +251,9 @@ class Speculative(Decorated):
         self._inside.clear()
         self._news.clear()
         self._books.clear()
-        self._heads.clear()
+        self._by_prompt.clear()
+        if self._heads is not None:
+            self._heads.clear()
         super().reset()
 
     # --- seats and memory ---------------------------------------------------------------------------
@@ -254,7 +280,7 @@ class Speculative(Decorated):
             request = guess.request
             if not (self._pays(guess) and self._fits(request)):
                 return
-            begun = guess.begin()
+            begun = self._with_part(guess)
             self._running[guess.name] = guess
             self._fresh += 1
             self.begun += 1

@@ -100,7 +100,8 @@ class Bench:
     def take(self, cell: Cell, label: str, *, problems: int | None = None) -> Took:
         """Run a loop or a variant of ttsflow once, on empty caches."""
         variant = VARIANTS.get(label, Variant(()))
-        words = [*overrides(cell, problems or self._problems, self._file), *variant.words]
+        size = problems or self._problems
+        words = [*overrides(cell, size, self._file, partial=variant.partial), *variant.words]
         setup = assemble(compose(words))
         engines, meters = self._open(setup)
         for engine in engines:

@@ -21,7 +21,7 @@ KV_GIB = 1.0
 
 BLOCK = 32
 
-#: Partly filled blocks that each engine keeps, in the rows that have them.
+#: Partly filled blocks that each engine keeps, in the rows that have them; with little memory ``n``.
 PARTIAL = 64
 
 #: Bytes of a token in the KV cache: keys and values of 30 layers, 3 heads of 64 numbers, float32.
@@ -83,21 +83,25 @@ def kv_blocks(cell: Cell) -> int:
     return _blocks(work.prompt) + survivors * _blocks(path) + cell.n * (_blocks(step) + 1)
 
 
-def overrides(cell: Cell, problems: int, file: Path) -> list[str]:
-    """Return the config of a cell: equal for all that is compared in it."""
+def overrides(cell: Cell, problems: int, file: Path, *, partial: bool) -> list[str]:
+    """Return the config of a cell: equal for all that is compared in it.
+
+    Where KV memory is short, what ``partial`` blocks take is missing in the cache.
+    """
     work = WORKLOADS[cell.workload]
     size = f"task.path={file}" if cell.workload == "G" else f"task.size={problems}"
-    kv = KV_GIB / 2
+    kv, kept = KV_GIB / 2, PARTIAL
     if cell.kv is not None:
+        kept = cell.n if partial else 0
         # Half a block more than whole ones: vLLM rounds down. The null block is never used.
-        kv = (int(cell.kv * kv_blocks(cell)) + 1.5) * BLOCK * _TOKEN_BYTES / _GIB
+        kv = (int(cell.kv * kv_blocks(cell)) - kept + 1.5) * BLOCK * _TOKEN_BYTES / _GIB
     engine = {
         "model": "demo",
         "dtype": "float32",
         "seats": 128,
         "context": 512,
         "kv_gib": kv,
-        "partial_blocks": PARTIAL,
+        "partial_blocks": kept,
     }
     # The subtrees of dvts have their first step before their first round.
     rounds = work.depth - (cell.strategy == "dvts")

@@ -18,8 +18,8 @@ from ttsflow.errors import ModelError
 __all__ = ["TailStore", "attach"]
 
 #: Tokens that others have to be spared before they wait a step for the first that reads them: on two cores a
-#: step costs as much as reading about 40.
-_WORTH = 64
+#: step costs as much as reading 50 to 80.
+_WORTH = 80
 
 
 class _Copy(NamedTuple):
@@ -50,7 +50,7 @@ class TailStore(KVConnectorBase_V1):  # type: ignore[misc]  # Any to mypy
         self._store = [cache.new_empty((places, *cache.shape[1:])) for cache in caches]
         self._tails = Tails(places)
         self._found: dict[str, tuple[int, int]] = {}
-        self._crowd: int | None = None
+        self._worth: dict[tuple[str, int], bool] = {}
         self._readers: list[_Reader] = []
         self._wanted: dict[tuple[str, int], _Reader] = {}
         self._ready: dict[tuple[str, int], _Reader] = {}
@@ -72,12 +72,14 @@ class TailStore(KVConnectorBase_V1):  # type: ignore[misc]  # Any to mypy
         prefix = self._prefix(request, num_computed_tokens)
         rest = request.all_token_ids[num_computed_tokens : request.num_tokens - 1][: self._size]
         place, count = self._tails.find(prefix, rest)
-        if self._crowd is None:
-            self._crowd = self._scheduler.get_request_counts()[1]
-        least = count + _WORTH / max(1, self._crowd)
         for reader in self._readers:
-            if self._reads(reader, prefix, num_computed_tokens, rest) >= least:
-                self._wanted[reader.request.request_id, num_computed_tokens] = reader
+            if self._reads(reader, prefix, num_computed_tokens, rest) <= count:
+                continue
+            key = reader.request.request_id, num_computed_tokens
+            if key not in self._worth:
+                self._worth[key] = self._spared(reader, prefix, num_computed_tokens) >= _WORTH
+            if self._worth[key]:
+                self._wanted[key] = reader
                 return None, False
         self._found[request.request_id] = place, num_computed_tokens // self._size
         return count, False
@@ -104,7 +106,7 @@ class TailStore(KVConnectorBase_V1):  # type: ignore[misc]  # Any to mypy
         self._loads.clear()
         self._found.clear()
         self._readers.clear()
-        self._crowd = None
+        self._worth.clear()
         return KVConnectorMetadata()
 
     def request_finished(self, request: Any, block_ids: list[int]) -> tuple[bool, None]:
@@ -147,6 +149,16 @@ class TailStore(KVConnectorBase_V1):  # type: ignore[misc]  # Any to mypy
         if request.num_tokens <= begin or self._prefix(request, begin) != prefix:
             return 0
         return common(request.all_token_ids[begin : begin + self._size], tokens)
+
+    def _spared(self, reader: _Reader, prefix: Any, begin: int) -> int:
+        """Return how many tokens all that wait, and the one that is asked about, are spared by ``reader``."""
+        spared = 0
+        for request in self._scheduler.waiting:
+            if _plain(request) and request.num_tokens > begin and self._prefix(request, begin) == prefix:
+                rest = request.all_token_ids[begin : request.num_tokens - 1][: self._size]
+                _, count = self._tails.find(prefix, rest)
+                spared += max(0, self._reads(reader, prefix, begin, rest) - count)
+        return spared
 
     def _remember(self) -> None:
         """Keep what others have waited for; it was read in the step before."""

@@ -101,7 +101,9 @@ class Speculative(Decorated):
         """Say that a request may come, with this chance; said again, the chance is a new one."""
         guess = self._guesses.get(request.id)
         if guess is None:
-            guess = self._guesses[request.id] = _Guess(replace(request, stream=True), chance)
+            guess = self._guesses[request.id] = _Guess(
+                request if request.stream else replace(request, stream=True), chance
+            )
             self._by_seed[request.seed] = guess
             if self._heads is not None:
                 self._by_prompt.setdefault(request.prompt, guess)

@@ -73,14 +73,14 @@ def grow(engine, rounds, *, width=4, keep=2, stop=(), length=21):
 def test_continuations_read_what_is_new_alone(stop):
     engine = warm.acquire(PART)
     with without(engine), computing(engine) as plain:
-        texts = grow(engine, 4, stop=stop)
+        texts = grow(engine, 3, stop=stop)
     engine.reset()
     with computing(engine) as kept:
-        assert grow(engine, 4, stop=stop) == texts
+        assert grow(engine, 3, stop=stop) == texts
     decoded = sum(map(len, texts.values()))
     # Each text computes its last prompt token, which is where its first own one comes from.
     assert decoded <= kept["tokens"] <= decoded + 3 * 73
-    assert plain["tokens"] - kept["tokens"] > 150
+    assert plain["tokens"] - kept["tokens"] > 100
 
 
 def test_the_first_of_many_equal_prompts_reads_for_all():
@@ -95,10 +95,10 @@ def test_few_places_and_sequences_sent_back():
     tight = replace(PART, kv_gib=0.03, partial_blocks=3)
     engine = warm.acquire(tight)
     with without(engine), computing(engine) as plain:
-        texts = grow(engine, 3, width=6, length=60)
+        texts = grow(engine, 2, width=6, length=45)
     engine.reset()
     with computing(engine) as kept:
-        assert grow(engine, 3, width=6, length=60) == texts
+        assert grow(engine, 2, width=6, length=45) == texts
     assert plain["preempted"] > 0
     assert kept["tokens"] < plain["tokens"]
 
@@ -119,7 +119,7 @@ def test_a_random_crowd_says_what_it_says_without():
         rng = random.Random(5)
         base = engine.encode(PROMPT)
         waiting, texts, live = [], {}, set()
-        for name in range(40):
+        for name in range(28):
             head = base[: rng.choice((20, 40, 70, 73))]
             waiting.append(
                 (f"r{name}", (*head, *(rng.randrange(1000, 1004) for _ in range(rng.randrange(20)))))

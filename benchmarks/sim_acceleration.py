@@ -13,17 +13,11 @@ from statistics import fmean
 from typing import Any
 
 from common import finish
+from pairs import PAIRS
 from rich.table import Table
 
 from ttsflow import Pipeline
 from ttsflow.listing import wide_console
-
-#: Generator, verifier, memory share of each, as published.
-PAIRS = {
-    "1.5B+7B": ("qwen2.5-math-1.5b", "math-shepherd-7b", 0.22, 0.68),
-    "7B+1.5B": ("qwen2.5-math-7b", "skywork-prm-1.5b", 0.7, 0.2),
-    "1.5B+1.5B": ("qwen2.5-math-1.5b", "skywork-prm-1.5b", 0.2, 0.2),
-}
 
 _EARLY = {"speculation": True, "eager_verify": True}
 

@@ -13,8 +13,9 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 from common import finish
+from pairs import PAIRS
 from rich.table import Table
-from sim_paper_loop import PAIRS, Cell, measure
+from sim_paper_loop import Cell, measure
 
 from ttsflow.listing import wide_console
 

@@ -12,19 +12,14 @@ from dataclasses import dataclass, field, replace
 from statistics import fmean
 from typing import Any, NamedTuple
 
+from pairs import PAIRS
+
 from ttsflow import Pipeline
 from ttsflow.engines.sim import GIB, Sim
 from ttsflow.session import Session
 from ttsflow.strategies.flow import Steps
 from ttsflow.strategies.select import Select
 from ttsflow.types import State
-
-#: Generator, verifier, memory share of each, as published.
-PAIRS = {
-    "1.5B+7B": ("qwen2.5-math-1.5b", "math-shepherd-7b", 0.22, 0.68),
-    "7B+1.5B": ("qwen2.5-math-7b", "skywork-prm-1.5b", 0.7, 0.2),
-    "1.5B+1.5B": ("qwen2.5-math-1.5b", "skywork-prm-1.5b", 0.2, 0.2),
-}
 
 #: Paths as of AIME. Qwen2.5-Math's answers to problems of MATH have 7 to 8 steps at every level, which get
 #: longer with it (means of 101 to 199 characters from level 1 to 5, deviation of logarithms 0.85): two levels

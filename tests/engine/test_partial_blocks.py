@@ -9,6 +9,7 @@ import pytest
 from ttsflow.engines import warm
 from ttsflow.engines.pooling import Pooling
 from ttsflow.engines.vllm import VLLM
+from ttsflow.errors import ModelError
 from ttsflow.ops import EngineRequest
 from ttsflow.types import Sampling
 
@@ -110,6 +111,24 @@ def test_nothing_is_kept_over_a_reset():
     with computing(engine) as kept:
         texts = grow(engine, 1, width=1)
     assert kept["tokens"] == 73 + sum(map(len, texts.values()))
+
+
+def test_a_vllm_that_has_no_place_for_a_store_is_closed_and_says_so(monkeypatch):
+    from ttsflow.engines import vllm_tails
+
+    attached = []
+
+    def attach(core, places):
+        attached.append(core)
+        raise AttributeError("no such scheduler")
+
+    warm.close_all()
+    monkeypatch.setattr(vllm_tails, "attach", attach)
+    with pytest.raises(ModelError, match=r"could not load 'demo'.*no such scheduler"):
+        PART.open()
+    assert len(attached) == 1
+    monkeypatch.undo()
+    assert warm.acquire(PART).load()[:2] == (0, 0), "another one can be opened"
 
 
 def test_a_random_crowd_says_what_it_says_without():

@@ -65,10 +65,13 @@ def load(part: VLLM, pooling: Pooling | None = None) -> LLMEngine:
 
         try:
             attach(core, part.partial_blocks)
-        except ModelError:
+        except Exception as error:
             core.engine_core.shutdown()
             core.renderer.shutdown()
-            raise
+            if isinstance(error, ModelError):
+                raise
+            # What it is attached to is vLLM's own and may be another in another version.
+            raise _refused(error, part, pooling) from error
     return core
 
 

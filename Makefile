@@ -1,7 +1,7 @@
 # make setup      build .venv (about 3 minutes; once, and again when requirements change)
 # make demo       five strategies on a real small model
 # make test       everything; engine tests load the model and run one after another
-# make test-fast  what needs no model and is not marked slow, on all cores; one to one and a half minutes on two
+# make test-fast  what needs no model and is not marked slow, on all cores; under a minute on two
 # make lint       ruff and mypy
 
 PYTHON ?= python3
@@ -12,7 +12,7 @@ READY := $(VENV)/.ready
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
 GPU := $(shell nvidia-smi >/dev/null 2>&1 && echo yes)
 # Each property on fewer examples than it asks for; `make test` has them all.
-FEWER := --most-examples 20
+FEWER := --most-examples 10
 # A worker per core; whole files, so that what a file's tests share is made once.
 PARALLEL := -n auto --dist loadfile
 ENGINE_TESTS := $(if $(GPU),engine or gpu,engine)

@@ -4,6 +4,10 @@ Goodput is distinct tokens of finished beams per second, everything inside the c
 problem at a time: all beams of a round are generated, then all are scored from their first token; ``B`` is
 ``A`` with the verifier's prefix cache, ``C`` is ``B`` with as many problems in lock step as ttsflow has in
 flight. All run on the engines that ttsflow holds, in turns, caches emptied before every run.
+
+The whole grid takes many hours on a small machine. With ``--record FILE`` every run is a line of that file,
+and the figures are those of all its lines of the cells asked for, so that it can be measured in pieces; with
+``--repeat 0`` nothing is run.
 """
 
 from __future__ import annotations
@@ -11,10 +15,12 @@ from __future__ import annotations
 import argparse
 import gc
 import itertools
+import json
 import statistics
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -166,17 +172,45 @@ def _core(engine: Any) -> Any:
     return engine._core  # noqa: SLF001 - loops on stock vLLM are what this is about
 
 
-def measure(bench: Bench, cell: Cell, labels: Sequence[str], repeat: int) -> dict[str, list[Took]]:
+class Record:
+    """The runs measured so far, by cell and row; ``file`` has them, and gets a line for each new one."""
+
+    def __init__(self, file: Path | None, problems: int) -> None:
+        self._file = file
+        self._taken: dict[tuple[str, str], list[Took]] = {}
+        # Runs of other problems are no repetitions.
+        self._problems = problems
+        if file is not None and file.exists():
+            for line in map(json.loads, file.read_text(encoding="utf-8").splitlines()):
+                if line["problems"] == problems:
+                    took = Took(**{name: line[name] for name in Took._fields})
+                    self._known(line["cell"], line["label"]).append(took)
+
+    def _known(self, cell: str, label: str) -> list[Took]:
+        return self._taken.setdefault((cell, label), [])
+
+    def of(self, cell: Cell, labels: Sequence[str]) -> dict[str, list[Took]]:
+        """Return the runs of a cell, of those rows that have any."""
+        return {label: runs for label in labels if (runs := self._known(str(cell), label))}
+
+    def add(self, cell: Cell, label: str, took: Took) -> None:
+        """Take in a run."""
+        self._known(str(cell), label).append(took)
+        if self._file is not None:
+            with self._file.open("a", encoding="utf-8") as lines:
+                when = {"date": datetime.now(UTC).date().isoformat(), "problems": self._problems}
+                lines.write(json.dumps({"cell": str(cell), "label": label, **when, **took._asdict()}) + "\n")
+
+
+def measure(bench: Bench, cell: Cell, labels: Sequence[str], repeat: int, record: Record) -> None:
     """Run all labels in turns, a rotated order each time."""
-    taken: dict[str, list[Took]] = {label: [] for label in labels}
     for turn in range(repeat):
         shift = turn % len(labels)
         for label in [*labels[shift:], *labels[:shift]]:
             if turn % EVERY.get(label, 1) == 0:
                 took = bench.take(cell, label)
                 print(f"{cell} {label}: {took.tokens} tokens in {took.seconds:.1f} s", flush=True)
-                taken[label].append(took)
-    return taken
+                record.add(cell, label, took)
 
 
 def ratio(ours: Sequence[Took], theirs: Sequence[Took]) -> list[float]:
@@ -219,7 +253,7 @@ def figures_of(taken: Mapping[str, Sequence[Took]]) -> dict[str, Any]:
 
 
 def _said(took: Took) -> list[str]:
-    return [str(answer) for answer in took.answers]
+    return list(map(str, took.answers))
 
 
 def show(cell: Cell, figures: Mapping[str, Any]) -> None:
@@ -303,22 +337,27 @@ def main() -> int:
     parser.add_argument("--problems", type=int)
     parser.add_argument("--repeat", type=int)
     parser.add_argument("--kv", type=float, help="KV memory of each engine, in rounds of one problem")
+    parser.add_argument("--record", type=Path, help="a file to keep every run in, and to go on from")
     parser.add_argument("--quick", action="store_true", help="n = 8 and two problems, C and ttsflow once")
     arguments = parser.parse_args()
     arguments.strategies = arguments.strategies or ["beam_search", "dvts"]
     arguments.n = arguments.n or ([8] if arguments.quick else [8, 16, 32])
     arguments.variants = arguments.variants or (["C", FOUR] if arguments.quick else labels)
     arguments.problems = arguments.problems or (2 if arguments.quick else FLIGHT)
-    repeat = arguments.repeat or (1 if arguments.quick else 3)
+    repeat = (1 if arguments.quick else 3) if arguments.repeat is None else arguments.repeat
+    record = Record(arguments.record, arguments.problems)
     figures: dict[Cell, Any] = {}
     with tempfile.TemporaryDirectory() as name:
         bench = Bench(Path(name), arguments.problems)
         for cell in grid(arguments):
-            if not figures or cell.kv is not None:
+            if repeat and (not figures or cell.kv is not None):
                 for label in ("C", FOUR):
                     bench.take(cell, label, problems=1)
-            figures[cell] = figures_of(measure(bench, cell, arguments.variants, repeat))
-            show(cell, figures[cell])
+            measure(bench, cell, arguments.variants, repeat, record)
+            taken = record.of(cell, labels)
+            if taken:
+                figures[cell] = figures_of(taken)
+                show(cell, figures[cell])
     warm.close_all()
     checks = dict(targets(figures, tight=arguments.kv is not None))
     return finish({str(cell): rows for cell, rows in figures.items()}, checks)

@@ -115,6 +115,7 @@ def test_doctests(file):
     assert doctest.testfile(str(file), module_relative=False, encoding="utf-8").failed == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("line", list(commands()))
 def test_commands(line, config_dir, capsys):
     _, command, *words = shlex.split(line, comments=True)
@@ -157,6 +158,7 @@ def test_commands(line, config_dir, capsys):
         assert yaml.safe_load(capsys.readouterr().out)["use"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "text"), [pytest.param(n, t, id=n) for _, n, t in strategies()])
 def test_strategy_files(name, text, config_dir, tmp_path):
     del text
@@ -265,6 +267,7 @@ def settings(name):
     return {**fields, **mapping["variables"]}
 
 
+@pytest.mark.slow
 def test_every_strategy_is_described():
     told = {row[0]: " ".join(row) for row in rows(page("strategies.md"), 7) if len(row) == 6}
     for entry in own("strategy"):

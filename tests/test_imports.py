@@ -26,7 +26,7 @@ LAYERS = (
     "sharing",
     "planning",
     "builtin assemble mount loading repository translate flight results",
-    "config settle verifying",
+    "config settle verifying rounds",
     "ahead summary",
     "decoding",
     "driver listing",

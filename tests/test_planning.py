@@ -8,6 +8,7 @@ import pytest
 
 from ttsflow import planning
 from ttsflow.analysis import plan as commands
+from ttsflow.analysis.doctor import diagnose
 from ttsflow.assemble import assemble
 from ttsflow.build import build, fill
 from ttsflow.config import compose
@@ -316,6 +317,26 @@ def test_a_plan_that_rests_on_the_wrong_lengths_is_made_anew():
     assert replanner.plan.generator.seats < wrong.generator.seats
     assert with_it <= without
     assert [result.usage.output for result in plain] == [result.usage.output for result in results]
+
+
+def test_where_caches_stay_as_they_are_a_run_says_what_the_next_should_have(tmp_path):
+    """A verifier without a model of its own never changes the device; nor does an open vLLM."""
+    words = [
+        *("strategy=beam_search", "strategy.n=64", "task=simulated", "limit=2", "concurrency=2"),
+        *("engine=sim", "engine.model=qwen2.5-math-7b", "hardware=rtx4090", "verifier=random"),
+        "hardware.memory_gib=17.6",
+    ]
+    for name, memory in {"wrong": "{step:9,path:9}", "right": "auto"}.items():
+        run_config(compose([*words, f"engine.memory={memory}"]), tmp_path / name)
+    work = json.loads((tmp_path / "wrong" / "summary.json").read_text())["work"]
+    assert work["planned_step"] == 9
+    assert work["seen_step"] > 40
+    assert work["planned_candidates"] == 128
+    assert 0 < work["seen_candidates"] <= 128
+    assert work["replanned"] >= 1
+    (finding,) = [finding for finding in diagnose(tmp_path / "wrong") if finding.what == "plan"]
+    assert f"engine.memory={{step: {work['seen_step']:.0f}}}" in finding.change
+    assert not [finding for finding in diagnose(tmp_path / "right") if finding.what == "plan"]
 
 
 def test_what_is_planned_runs_from_the_command_line(tmp_path):

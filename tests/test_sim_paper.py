@@ -20,6 +20,7 @@ def paper():
         sys.path.remove(folder)
 
 
+@pytest.mark.slow
 def test_both_variants_are_well_above_the_published_baseline(paper):
     def run(name):
         row = paper.ROWS[name]
@@ -32,6 +33,7 @@ def test_both_variants_are_well_above_the_published_baseline(paper):
     assert exact.told == base.told != shared.told
 
 
+@pytest.mark.slow
 def test_copies_side_by_side_are_read_again_less_where_memory_is_short(paper):
     """The published gain of prefix order is that over copies which are far apart."""
     short = {"cache": False, "problems": 1, "kv_gib": 0.3}

@@ -2,9 +2,12 @@
 
 from pathlib import Path
 
+import pytest
+
 from ttsflow import Pipeline
 
 
+@pytest.mark.slow
 def test_a_tenth_less_is_read_again_at_one_and_a_half_rounds_of_memory(monkeypatch):
     monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "benchmarks"))
     import sim_prefix_order as bench

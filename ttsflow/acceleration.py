@@ -28,13 +28,15 @@ class Speculation:
     ``depth`` rounds ahead at most. The children of the likeliest survivors are begun first; with ``tiers``
     above 1 the fewer of a candidate's children are begun, the lower the tier of its chance. With ``curve``
     none is begun that is not worth its time by the measured cost of an iteration; without it, seats and
-    memory are the only limits.
+    memory are the only limits. With ``verify`` a step that has ended early, and is likely to be asked about,
+    is scored along with those that have to be.
     """
 
     mode: Literal["exact", "shared"] = "exact"
     depth: int = 2
     tiers: int = 1
     curve: bool = True
+    verify: bool = False
     keep_ratio: float = _KEEP_RATIO
 
     def __post_init__(self) -> None:

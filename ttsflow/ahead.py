@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import itertools
 import math
-from bisect import insort
-from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from ttsflow.acceleration import Speculation
 from ttsflow.chances import survival, tiered
-from ttsflow.flight import Asked, Case, Flight, Frame, Live
-from ttsflow.lineage import Lineage, Path
+from ttsflow.flight import Case, Flight, Frame, Live
+from ttsflow.lineage import Path
 from ttsflow.ops import EngineRequest, Progress
 from ttsflow.protocols import Expecting, Outlook
+from ttsflow.rounds import Hope, Round, rounds_of
 from ttsflow.settle import Rules
 from ttsflow.types import Candidate
 from ttsflow.verifying import Verifying
@@ -25,105 +24,8 @@ from ttsflow.verifying import Verifying
 __all__ = ["Ahead"]
 
 _numbers = itertools.count()
-
-
-class _Hope:
-    """A request that may be asked for; ``outlook`` is that of the round in which it would run.
-
-    ``lineage`` is that of the frame in which it would run.
-    """
-
-    __slots__ = ("asked", "case", "chance", "depth", "kids", "lineage", "outlook", "request", "share")
-
-    def __init__(
-        self,
-        within: _Round | _Hope,
-        asked: Asked,
-        request: EngineRequest,
-        outlook: Outlook | None,
-        depth: int,
-    ) -> None:
-        self.case: Case = within.case
-        self.lineage: Lineage = within.lineage
-        self.asked = asked
-        self.request = request
-        self.outlook = outlook
-        self.depth = depth
-        self.chance = 0.0
-        self.share = 1.0
-        self.kids: dict[Path, _Hope] = {}
-
-    def whole(self) -> Iterator[_Hope]:
-        """Yield this hope and all that build on it."""
-        yield self
-        for kid in self.kids.values():
-            yield from kid.whole()
-
-
-class _Round:
-    """One round of a search, or a part of it that goes on apart: who has ended, and what may follow.
-
-    ``lineage`` numbers what follows: that of the frame, or of the branch in which the part will go on.
-    ``hopes`` are those of the next round, by the path of their parent. ``ranked`` are the scores of the
-    parents of all that have ended, in ascending order.
-    """
-
-    __slots__ = (
-        "case",
-        "ended",
-        "hopes",
-        "lineage",
-        "outlook",
-        "parents",
-        "pending",
-        "ranked",
-        "scores",
-        "seen",
-    )
-
-    def __init__(self, case: Case, lineage: Lineage, outlook: Outlook, requests: int) -> None:
-        self.case = case
-        self.lineage = lineage
-        self.outlook = outlook
-        self.pending = requests
-        self.ended: dict[Path, Candidate] = {}
-        self.scores: dict[Path, float | None] = {}
-        self.parents: dict[Path, float | None] = {}
-        self.ranked: list[float] = []
-        self.hopes: dict[Path, dict[Path, _Hope]] = {}
-        self.seen = 0
-
-    def ends(self, candidate: Candidate, parent: float | None) -> None:
-        """Take in who has ended, and the score of its parent."""
-        self.ended[candidate.path] = candidate
-        self.parents[candidate.path] = parent
-        if parent is not None:
-            insort(self.ranked, parent)
-
-    def whole(self) -> Iterator[_Hope]:
-        """Yield all hopes, and all that build on them."""
-        for hopes in self.hopes.values():
-            for hope in hopes.values():
-                yield from hope.whole()
-
-    def moves(self, lineage: Lineage) -> None:
-        """Go on in a branch, whose numbers are the same."""
-        self.lineage = lineage
-        for hope in self.whole():
-            hope.lineage = lineage
-
-
-def _rounds(flight: Flight, outlook: Outlook | None) -> list[_Round]:
-    """Return the rounds that an operation begins: one, or one for each part that will go on apart."""
-    if outlook is None:
-        return []
-    frame, size = flight.frame, outlook.size
-    if size is None:
-        return [_Round(frame.case, frame.lineage, outlook, len(flight.live))]
-    sizes = Counter(index // size for index in flight.live)
-    # What the branches will be given; until then nobody asks for children of what ends here.
-    lineages = frame.lineage.fork(-(-len(flight.op.requests) // size))
-    return [_Round(frame.case, lineage, outlook, sizes[part]) for part, lineage in enumerate(lineages)]
+#: A step that has ended early is read along from this chance on that it will be asked about.
+_WORTH_READING = 0.5
 
 
 class Ahead:
@@ -149,8 +51,8 @@ class Ahead:
         self._engine = expecting
         self._wanted = speculation or Speculation()
         #: Of every frame its round, or the parts of it that will go on apart.
-        self._rounds: dict[Frame, list[_Round]] = {}
-        self._hopes: dict[str, _Hope] = {}
+        self._rounds: dict[Frame, list[Round]] = {}
+        self._hopes: dict[str, Hope] = {}
         if expecting is not None:
             expecting.on_end = self._hope_ended
             verifying.heard = self._scored
@@ -162,7 +64,7 @@ class Ahead:
         if self._engine is None or flight.template.aside:
             return
         frame = flight.frame
-        old, new = self._rounds.pop(frame, ()), _rounds(flight, flight.op.outlook)
+        old, new = self._rounds.pop(frame, ()), rounds_of(flight, flight.op.outlook)
         if new:
             self._rounds[frame] = new
         if not old:
@@ -243,7 +145,7 @@ class Ahead:
                 round_.scores[path] = round_.outlook.rate(scores)
                 self._weigh(round_, None)
 
-    def _weigh(self, round_: _Round, news: Candidate | None) -> None:
+    def _weigh(self, round_: Round, news: Candidate | None) -> None:
         """Tell the engine how likely the children of those that have ended are, after some news."""
         known = len(round_.ended) + len(round_.scores)
         step = (len(round_.ended) + round_.pending) // 16
@@ -259,7 +161,7 @@ class Ahead:
         for candidate in candidates:
             self._hope(round_, candidate, self._chance(round_, candidate, scored))
 
-    def _chance(self, round_: _Round, candidate: Candidate, scored: Sequence[float]) -> float:
+    def _chance(self, round_: Round, candidate: Candidate, scored: Sequence[float]) -> float:
         """Return how likely a candidate survives its round."""
         outlook, rivals = round_.outlook, len(round_.ended) + round_.pending - 1
         score = round_.scores.get(candidate.path)
@@ -274,7 +176,7 @@ class Ahead:
         # The parent's score says something, and less than its own would.
         return (blind + survival(parent, others, rivals + 1 - len(others), outlook.slots)) / 2
 
-    def _hope(self, round_: _Round, candidate: Candidate, chance: float) -> None:
+    def _hope(self, round_: Round, candidate: Candidate, chance: float) -> None:
         """Expect the children of a candidate that survives with this chance."""
         hopes = round_.hopes.setdefault(candidate.path, {})
         paths = self._expect(round_, candidate, round_.outlook, chance, among=hopes, depth=1)
@@ -283,12 +185,12 @@ class Ahead:
 
     def _expect(
         self,
-        within: _Round | _Hope,
+        within: Round | Hope,
         parent: Candidate,
         outlook: Outlook,
         chance: float,
         *,
-        among: dict[Path, _Hope],
+        among: dict[Path, Hope],
         depth: int,
     ) -> set[Path]:
         """Expect as many children of ``parent`` as its chance is worth; return their paths."""
@@ -308,24 +210,28 @@ class Ahead:
                 request = self._rules.engine_request(
                     asked, case.problem, case.prompt, priority=case.index, stream=True
                 )
-                hope = among[path] = _Hope(within, asked, request, outlook.then, depth)
+                hope = among[path] = Hope(within, asked, request, outlook.then, depth)
                 self._hopes[request.id] = hope
             self._set(hope, chance)
         return set(paths)
 
-    def _set(self, hope: _Hope, chance: float) -> None:
+    def _set(self, hope: Hope, chance: float) -> None:
         engine = self._engine
         if engine is None or math.isclose(hope.chance, chance):
             return
         hope.chance = chance
         engine.expect(hope.request, chance)
+        self._offer(hope)
         for kid in hope.kids.values():
             self._set(kid, chance * kid.share)
 
     def _hope_ended(self, request: EngineRequest, end: Progress) -> None:
         """Expect what follows an expected request that has ended, where that is not too far ahead."""
         hope = self._hopes.get(request.id)
-        if hope is None or hope.outlook is None or hope.depth >= self._wanted.depth:
+        if hope is None:
+            return
+        goes_on = hope.outlook is not None and hope.depth < self._wanted.depth
+        if not (goes_on or self._wanted.verify):
             return
         hope.asked.trace.tokens = list(end.tokens)
         case = hope.case
@@ -333,14 +239,19 @@ class Ahead:
             candidate = self._rules.candidate(case.problem, hope.asked, case.prompt, end)
         except Exception:  # noqa: BLE001 - an answer parser that breaks is heard when the request is asked for
             return
-        children = hope.outlook.children(candidate)
+        hope.candidate = candidate
+        self._offer(hope)
+        outlook = hope.outlook
+        if outlook is None or not goes_on:
+            return
+        children = outlook.children(candidate)
         if children:
             # Of the children of all survivors as many survive: one in so many.
             share = 1 / len(children)
             self._expect(
                 hope,
                 candidate,
-                hope.outlook,
+                outlook,
                 hope.chance * share,
                 among=hope.kids,
                 depth=hope.depth + 1,
@@ -348,8 +259,22 @@ class Ahead:
             for kid in hope.kids.values():
                 kid.share = share
 
-    def _retract(self, hopes: Iterator[_Hope]) -> None:
-        names = [hope.request.id for hope in hopes]
-        gone = [name for name in names if self._hopes.pop(name, None) is not None]
+    def _offer(self, hope: Hope) -> None:
+        """Have a step that has ended early scored along with others, where it is likely to be asked about."""
+        candidate = hope.candidate
+        if candidate is None or not self._wanted.verify or not hope.scored or hope.chance < _WORTH_READING:
+            return
+        if candidate.finish != "failed" and candidate.tokens:
+            self._verifying.offer(hope.case, candidate)
+
+    def _retract(self, hopes: Iterator[Hope]) -> None:
+        gone = []
+        for hope in hopes:
+            name = hope.request.id
+            if self._hopes.pop(name, None) is None:
+                continue
+            gone.append(name)
+            if hope.candidate is not None:
+                self._verifying.withdraw(hope.case, hope.candidate.path)
         if gone and self._engine is not None:
             self._engine.retract(gone)

@@ -45,8 +45,9 @@ class Driver:
     """Runs one strategy over problems.
 
     ``rules`` holds engine, task and sampling; ``verifier`` may be None when nothing asks for scores.
-    ``on_step`` is called with the live status after every turn of the loop. ``dead`` is the reason
-    when the engine died midway: the problems left are then failed with it.
+    ``on_step`` is called with the live status after every turn of the loop, ``on_round`` with the tokens of
+    every step of a round that is to be scored, and how many candidates of all problems there are. ``dead``
+    is the reason when the engine died midway: the problems left are then failed with it.
     """
 
     def __init__(
@@ -60,6 +61,7 @@ class Driver:
         concurrency: int = 8,
         on_step: Callable[[Status], None] | None = None,
         acceleration: Acceleration | None = None,
+        on_round: Callable[[Sequence[int], int], object] | None = None,
     ) -> None:
         self.strategy = strategy
         self.rules = rules
@@ -80,6 +82,8 @@ class Driver:
         self._results: deque[Result] = deque()
         self._run_stopped: str | None = None
         self._verifying = Verifying(verifier, self.trace, deliver=self._deliver, now=self.engine.now)
+        self._on_round = on_round
+        self._verifying.round = self._round if on_round is not None else None
         self._ahead = self._looks_ahead(acceleration or PLAIN)
         self._decoding = Decoding(
             rules, ledger, self.trace, deliver=self._deliver, fail=self._fail, ahead=self._ahead
@@ -96,6 +100,12 @@ class Driver:
             expecting=expecting,
             speculation=wanted.speculates,
         )
+
+    def _round(self, candidates: Sequence[Candidate]) -> None:
+        """Tell of a round that is to be scored: tokens of its steps, and how many candidates are about."""
+        if self._on_round is not None:
+            about = len(candidates) + sum(case.live for case in self._cases)
+            self._on_round([candidate.tokens_new for candidate in candidates], about)
 
     def run(self, problems: Sequence[Problem]) -> Iterator[Result]:
         """Yield one result per problem, in the order in which they end.

@@ -169,3 +169,8 @@ class Scoring:
         self.op = op
         self.ids = ids
         self.verdicts: dict[str, Verdict] = {}
+
+    @property
+    def case(self) -> Case:
+        """The problem whose candidates are scored."""
+        return self.frame.case

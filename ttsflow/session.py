@@ -67,6 +67,8 @@ class Session:
         self.work: dict[str, float] = {}
         self.exact: dict[str, Any] | None = None
         self._engine: Engine | None = None
+        #: Of a plan that is in force as long as the engines are open: says what the next run should have.
+        self._replanner: Replanner | None = None
         self._verifier: Verifier | None = None
 
     def __enter__(self) -> Self:
@@ -77,10 +79,14 @@ class Session:
         else:
             self._engine = warm.acquire(self.setup.engine)
             self._verifier = self._open_verifier()
+        if self.setup.sharing is not None:
             follow: Callable[[Replanner], None] | None = getattr(self._verifier, "follow", None)
-            if self.setup.sharing is not None and follow is not None:
+            replanner = Replanner(self.setup.sharing)
+            if follow is not None:
                 # Where caches can change their size, they do when rounds turn out otherwise than planned.
-                follow(Replanner(self.setup.sharing))
+                follow(replanner)
+            else:
+                self._replanner = replanner
         return self
 
     def _open_verifier(self) -> Verifier | None:
@@ -142,7 +148,8 @@ class Session:
             raise RuntimeError(msg)
         setup = self.setup
         engine = accelerated(self._engine, setup.acceleration, budget=bool(setup.budget))
-        driver = self._driver(engine, setup.acceleration, trace=trace, on_step=on_step)
+        watch = None if self._replanner is None else self._replanner.observe
+        driver = self._driver(engine, setup.acceleration, trace=trace, on_step=on_step, on_round=watch)
         begin: Callable[[], Meter | None] | None = getattr(self._engine, "meter", None)
         meter = begin() if begin is not None else None
         started, done = engine.now(), {}
@@ -156,6 +163,7 @@ class Session:
             self.wall_seconds = engine.now() - started
             self.work = counted(engine) | _counted(self._verifier) | driver.seconds
             self.work |= meter.stop() if meter is not None else {}
+            self.work |= self._replanner.counters() if self._replanner is not None else {}
         if setup.acceleration.check_exact and self.dead is None:
             self.exact = self._compared(problems, done, driver.capped)
 

@@ -47,7 +47,11 @@ class Verifying:
         self.pending: dict[str, Scoring | _Early] = {}
         #: Called with frame, path and scores of every verdict that came before it was asked for.
         self.heard: Callable[[Frame, Path, Sequence[float | None]], None] | None = None
+        #: Called with every round that is to be scored.
+        self.round: Callable[[Sequence[Candidate]], None] | None = None
         self._early: dict[tuple[Case, Path], _Early] = {}
+        #: Candidates that may be asked about in a later round, by their problem.
+        self._offered: dict[Case, dict[Path, Candidate]] = {}
         self._held: dict[Frame, list[Candidate]] = {}
         #: Whether it works while the engine does, so that nothing is won by asking for many at once.
         self._aside = bool(getattr(verifier, "aside", False))
@@ -59,10 +63,14 @@ class Verifying:
         """Queue the candidates of an operation."""
         if self.verifier is None:
             raise ConfigError("this strategy asks for scores, but no verifier is set.", "verifier")
+        if self.round is not None:
+            self.round(op.candidates)
         scoring = Scoring(frame, op, [])
         frame.case.scorings[scoring] = None
         self._held.pop(frame, None)
+        offered, fresh = self._offered.get(frame.case, {}), False
         for candidate in op.candidates:
+            offered.pop(candidate.path, None)
             early = self._early.pop((frame.case, candidate.path), None)
             if early is not None and early.fits(candidate):
                 scoring.ids.append(early.name)
@@ -73,7 +81,10 @@ class Verifying:
             if early is not None and early.verdict is None:
                 self._forget([early.name])
                 del self.pending[early.name], self._asked[early.name]
-            scoring.ids.append(self._submit(frame, candidate, scoring))
+            scoring.ids.append(self._submit(frame.case, candidate, scoring))
+            fresh = True
+        if fresh:
+            self._along(frame.case)
 
     def ahead(self, flight: Flight, candidate: Candidate) -> None:
         """Take a candidate that will be asked about, and have it scored before that.
@@ -85,6 +96,16 @@ class Verifying:
         if self.verifier is None or candidate.finish in {"aborted", "failed"} or not candidate.tokens:
             return
         frame = flight.frame
+        self._offered.get(frame.case, {}).pop(candidate.path, None)
+        known = self._early.get((frame.case, candidate.path))
+        if known is not None and known.fits(candidate):
+            # It was scored along with its parent, or is being.
+            known.frame = frame
+            if known.verdict is not None:
+                self._tell(frame, candidate.path, known.verdict)
+            return
+        if known is not None:
+            self.withdraw(frame.case, candidate.path)
         held = self._held.setdefault(frame, [])
         held.append(candidate)
         if flight.live and not (self._aside or len(held) >= len(flight.live)):
@@ -94,18 +115,39 @@ class Verifying:
             # With the last of them all are asked about, and nothing is early any more.
             return
         for one in held:
-            early = _Early(frame, one)
-            early.name = self._submit(frame, one, early)
-            self._early[frame.case, one.path] = early
+            self._begin(frame.case, one, frame)
+        self._along(frame.case)
 
-    def _submit(self, frame: Frame, candidate: Candidate, waiting: Scoring | _Early) -> str:
+    def offer(self, case: Case, candidate: Candidate) -> None:
+        """Take a candidate that may be asked about; it is scored along with others of its problem."""
+        if self.verifier is not None and (case, candidate.path) not in self._early:
+            self._offered.setdefault(case, {})[candidate.path] = candidate
+
+    def withdraw(self, case: Case, path: Path) -> None:
+        """Forget a candidate that was offered and will not be asked about."""
+        self._offered.get(case, {}).pop(path, None)
+        early = self._early.pop((case, path), None)
+        if early is not None and early.verdict is None:
+            self._drop([early.name])
+
+    def _along(self, case: Case) -> None:
+        """Have what was offered of a problem scored."""
+        for candidate in self._offered.pop(case, {}).values():
+            self._begin(case, candidate, None)
+
+    def _begin(self, case: Case, candidate: Candidate, frame: Frame | None) -> None:
+        """Have a candidate scored before anyone asks; ``frame`` will ask, None: one of a later round."""
+        early = self._early[case, candidate.path] = _Early(case, candidate, frame)
+        early.name = self._submit(case, candidate, early)
+
+    def _submit(self, case: Case, candidate: Candidate, waiting: Scoring | _Early) -> str:
         """Give the verifier a candidate; return the name under which it answers."""
         name = f"v{next(_numbers)}"
         self.pending[name] = waiting
         self._asked[name] = time.monotonic()
         try:
             if self.verifier is not None:
-                self.verifier.submit(name, frame.case.problem, candidate)
+                self.verifier.submit(name, case.problem, candidate)
         except ConfigError:
             raise
         except (Exception, SystemExit) as error:  # noqa: BLE001 - a verifier that breaks fails one candidate
@@ -159,6 +201,7 @@ class Verifying:
         """Forget what was begun for a problem and never asked about."""
         early = [key for key in self._early if key[0] is case]
         self._drop([one.name for one in map(self._early.pop, early) if one.verdict is None])
+        self._offered.pop(case, None)
         for frame in [frame for frame in self._held if frame.case is case]:
             del self._held[frame]
 
@@ -179,13 +222,12 @@ class Verifying:
         scoring = self.pending.pop(verdict.id, None)
         if scoring is None:
             return
-        case = scoring.frame.case
+        case = scoring.case
         if self._asked.pop(verdict.id, None) is not None:
             # The first time it is heard; one that came early is taken again when it is asked for.
             case.account.verifier += verdict.tokens
         if isinstance(scoring, _Early):
-            scoring.verdict = verdict
-            self._tell(scoring.frame, scoring.candidate.path, verdict)
+            self._take_early(scoring, verdict)
             return
         scoring.verdicts[verdict.id] = verdict
         if len(scoring.verdicts) < len(scoring.ids):
@@ -200,19 +242,33 @@ class Verifying:
                 self.trace.event("score", case.problem.id, data)
         self.deliver(scoring.frame, Scored(verdicts, case.account.usage(self.now())))
 
+    def _take_early(self, early: _Early, verdict: Verdict) -> None:
+        if early.frame is not None:
+            early.verdict = verdict
+            self._tell(early.frame, early.candidate.path, verdict)
+        elif verdict.reason:
+            # It may be asked once more, when it is a candidate.
+            self._early.pop((early.case, early.candidate.path), None)
+        else:
+            early.verdict = verdict
+
     def _tell(self, frame: Frame, path: Path, verdict: Verdict) -> None:
         if self.heard is not None and not verdict.reason:
             self.heard(frame, path, verdict.scores)
 
 
 class _Early:
-    """A candidate that was given to the verifier before anyone asked, and its verdict once there is one."""
+    """A candidate that was given to the verifier before anyone asked, and its verdict once there is one.
 
-    __slots__ = ("candidate", "frame", "name", "verdict")
+    ``frame`` is None for one that is not there yet: its text was begun early as well.
+    """
 
-    def __init__(self, frame: Frame, candidate: Candidate) -> None:
-        self.frame = frame
+    __slots__ = ("candidate", "case", "frame", "name", "verdict")
+
+    def __init__(self, case: Case, candidate: Candidate, frame: Frame | None) -> None:
+        self.case = case
         self.candidate = candidate
+        self.frame = frame
         self.name = ""
         self.verdict: Verdict | None = None
 

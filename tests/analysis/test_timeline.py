@@ -104,6 +104,7 @@ def test_one_moment_has_figures():
     assert figures([moment(0.0, 1)])["mean running"] == 0
 
 
+@pytest.mark.slow
 def test_the_command_draws_a_run_of_the_simulator(tmp_path, capsys):
     run = tmp_path / "a run"
     words = ["engine=sim", "task=simulated", "strategy=best_of_n", "strategy.n=8", "task.size=2"]

@@ -14,7 +14,8 @@ from ttsflow.ledger import Budget
 from ttsflow.plugins import load
 from ttsflow.session import Session
 from ttsflow.testing import FakeEngine, FakeEnginePart, run_fake
-from ttsflow.testing.schedules import Schedule, draw, play, same
+from ttsflow.testing.parts import FakeTask, FakeVerifierPart
+from ttsflow.testing.schedules import SAMPLING, Schedule, draw, play, same
 
 SHIPPED = sorted(entry.name for entry in load().entries("strategy"))
 SEARCHES = ["beam_search", "dvts"]
@@ -63,7 +64,14 @@ def first_round(**each):
     return build("stage", {"use": "sequence", "stages": stages}, "strategy", load())
 
 
-@pytest.mark.parametrize("each", [{"size": 4}, {"size": 5}, {}, {"by": "candidate"}], ids=str)
+@pytest.mark.parametrize(
+    "each",
+    [
+        {"size": 4},
+        *(pytest.param(one, marks=pytest.mark.slow) for one in ({"size": 5}, {}, {"by": "candidate"})),
+    ],
+    ids=str,
+)
 def test_the_first_step_in_every_subtree_is_begun_early(each):
     strategy = first_round(**each)
     plain = play(strategy, size=6)
@@ -84,6 +92,106 @@ def test_the_first_candidates_of_a_tree_search_are_scored_as_they_end():
         results, _, _ = play(strategy, Schedule(1, 256, 0.0, 1, 0, wanted), size=12)
         wasted[name] = sum(result.usage.dropped for result in results.values())
     assert wasted["eager"] < 0.9 * wasted["late"]
+
+
+class Batches:
+    """Gives verdicts as another verifier does, a step late, and notes what waits at every step."""
+
+    aside = False
+
+    def __init__(self, inner):
+        self.inner, self.waiting, self.batches, self.given = inner, {}, [], 0
+
+    def submit(self, id, problem, candidate):
+        self.waiting[id] = candidate
+        self.given += 1
+        self.inner.submit(id, problem, candidate)
+
+    def step(self):
+        verdicts = self.inner.step()
+        if self.waiting:
+            self.batches.append(list(self.waiting.values()))
+        self.waiting.clear()
+        return verdicts
+
+    def cancel(self, ids):
+        for name in ids:
+            self.waiting.pop(name, None)
+        self.inner.cancel(ids)
+
+    def close(self):
+        self.inner.close()
+
+
+def looking_ahead(*, verify, eager, name="beam_search"):
+    verifier = Batches(FakeVerifierPart().open())
+    speculation = Speculation(curve=False, verify=verify)
+    results = run_fake(
+        shipped(name),
+        FakeTask(size=6).problems(),
+        engine=FakeEngine(capacity=64),
+        sampling=SAMPLING,
+        verifier=verifier,
+        concurrency=1,
+        acceleration=Acceleration(speculation=speculation, eager_verify=eager),
+    )
+    return results, verifier
+
+
+@pytest.mark.parametrize("name", SEARCHES)
+@pytest.mark.parametrize("eager", [False, True])
+def test_a_step_begun_early_is_scored_with_the_one_before_it(name, eager):
+    plain, without = looking_ahead(verify=False, eager=eager, name=name)
+    ahead, with_it = looking_ahead(verify=True, eager=eager, name=name)
+    for problem, result in plain.items():
+        assert (result.answer, result.text) == (ahead[problem].answer, ahead[problem].text)
+    pairs = [
+        (one, other)
+        for batch in with_it.batches
+        for one in batch
+        for other in batch
+        if other.path[:-1] == one.path and other.text.startswith(one.text)
+    ]
+    assert pairs
+    assert not any(
+        other.path[:-1] == one.path for batch in without.batches for one in batch for other in batch
+    )
+    # What was scored ahead is not asked about again.
+    seen = [(one.prompt, one.path) for batch in with_it.batches for one in batch]
+    assert len(seen) == len(set(seen))
+    assert with_it.given > without.given, "of those begun early some are not asked about in the end"
+    assert sum(r.usage.verifier for r in ahead.values()) >= sum(r.usage.verifier for r in plain.values())
+
+
+def test_a_step_that_could_not_be_scored_ahead_is_asked_about_again():
+    class Refuses(Batches):
+        """Refuses what is longer than all that ended before, the first time it is heard of."""
+
+        def __init__(self, inner):
+            super().__init__(inner)
+            self.refused = set()
+
+        def step(self):
+            paths = {name: candidate.path for name, candidate in self.waiting.items()}
+            batch, verdicts = set(paths.values()), super().step()
+            long = [v for v in verdicts if (path := paths[v.id])[:-1] in batch and path not in self.refused]
+            self.refused |= {paths[verdict.id] for verdict in long}
+            return [v._replace(scores=(), reason="too long") if v in long else v for v in verdicts]
+
+    plain, _ = looking_ahead(verify=False, eager=False)
+    verifier = Refuses(FakeVerifierPart().open())
+    ahead = run_fake(
+        shipped("beam_search"),
+        FakeTask(size=6).problems(),
+        engine=FakeEngine(capacity=64),
+        sampling=SAMPLING,
+        verifier=verifier,
+        concurrency=1,
+        acceleration=Acceleration(speculation=Speculation(curve=False, verify=True)),
+    )
+    assert verifier.refused
+    for name, result in plain.items():
+        assert (result.answer, result.text) == (ahead[name].answer, ahead[name].text)
 
 
 class ByArrival(FakeEngine):
@@ -271,6 +379,7 @@ def checked(budget, strategy="beam_search", size=8, **engine):
 
 
 @pytest.mark.parametrize(("strategy", "end"), [("beam_search", "truncated"), ("majority", "deferred")])
+@pytest.mark.slow
 def test_problems_that_the_budget_of_the_run_ended_are_left_out_of_the_comparison(strategy, end):
     _, free = checked(None, strategy)
     limit = 0.6 * sum(result.usage.decoded for result in free)

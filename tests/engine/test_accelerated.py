@@ -13,9 +13,9 @@ from ttsflow.settle import Rules
 pytestmark = pytest.mark.engine
 
 WORDS = (
-    "task.size=3",
-    "task.terms=5",
-    "sampling.max_tokens=64",
+    "task.size=2",
+    "task.terms=4",
+    "sampling.max_tokens=40",
     "verifier=equations",
     "strategy.n=8",
     "strategy.width=2",
@@ -32,7 +32,7 @@ def run(engine, strategy, acceleration):
         rules,
         Ledger(setup.costs, setup.budget),
         verifier=setup.verifier.open(),
-        concurrency=1,
+        concurrency=2,
         acceleration=acceleration,
     )
     return {result.id: result for result in driver.run(setup.task.problems())}, around

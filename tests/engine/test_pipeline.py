@@ -45,7 +45,9 @@ def test_python_and_config_give_the_same_results(engine, tmp_path):
 
 
 def test_one_question(engine):
-    pipeline = ttsflow.Pipeline("majority", model="demo", engine=ENGINE, n=4, chat=False)
+    pipeline = ttsflow.Pipeline(
+        "majority", model="demo", engine=ENGINE, n=4, chat=False, sampling={"max_tokens": 24}
+    )
     result = pipeline.answer("Add 3, 4\n3 + 4 = 7\nAnswer: 7.\n\nAdd 2, 6\n")
     assert result.outcome in {"answered", "truncated"}
     assert result.usage.requests == 4

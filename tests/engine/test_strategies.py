@@ -16,13 +16,13 @@ from ttsflow.trace import JsonTrace
 
 pytestmark = pytest.mark.engine
 
-TASK = ("task.size=3", "sampling.max_tokens=36", "engine.dtype=float32")
+TASK = ("task.size=2", "sampling.max_tokens=36", "engine.dtype=float32")
 SETTINGS = {
     "single": (),
     "majority": ("strategy.n=4",),
     "best_of_n": ("strategy.n=4", "verifier=equations"),
     "weighted_majority": ("strategy.n=4", "verifier=equations"),
-    "self_consistency": ("strategy.n=8", "strategy.batch=2", "strategy.at_least=2"),
+    "self_consistency": ("strategy.n=4", "strategy.batch=2", "strategy.at_least=2"),
     "ffs": ("strategy.n=6", "strategy.k=2"),
     "cisc": ("strategy.n=4",),
     "self_certainty": ("strategy.n=4",),
@@ -97,7 +97,7 @@ def test_fewer_samples_are_the_first_of_more(engine, tmp_path):
         engine.reset()
         folder = tmp_path / str(n)
         folder.mkdir()
-        _, events = run(engine, setup_of("majority", f"strategy.n={n}", "task.size=2"), folder, concurrency=1)
+        _, events = run(engine, setup_of("majority", f"strategy.n={n}", "sampling.max_tokens=20"), folder)
         sampled.append({(e["problem"], *e["path"]): (e["seed"], e["text"]) for e in events})
     few, many = sampled
     assert len(few) == 2 * 4
@@ -132,7 +132,7 @@ def test_an_engine_that_dies_midway_fails_what_is_left(engine, tmp_path, monkeyp
     summary = run_config(mapping, tmp_path / "run")
     assert summary.status == "failed"
     assert summary.error == "vLLM stopped: RuntimeError: out of luck"
-    assert summary.problems == summary.planned == 3
+    assert summary.problems == summary.planned == 2
     assert summary.failed >= 1
     lines = [json.loads(line) for line in (tmp_path / "run" / "results.jsonl").read_text().splitlines()]
     assert [line["reason"] for line in lines if line["outcome"] == "failed"].count(summary.error) >= 1

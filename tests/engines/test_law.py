@@ -750,6 +750,7 @@ SORTS = {"majority", "ffs", "self_consistency", "dynasor", "beam_search", "recip
         if name not in REFUSED
     ],
 )
+@pytest.mark.slow
 def test_every_strategy_that_the_simulator_runs_is_played_back_from_its_own_trace(tmp_path, name):
     """To the token, with probes, rollouts and what the cache found; and to the second."""
     words = [f"strategy={name}", "task=simulated", "task.size=3", "verifier=simulated"]

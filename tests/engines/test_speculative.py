@@ -269,6 +269,7 @@ class Player:
         self.engine.retract(list(self.hopes))
 
 
+@pytest.mark.slow
 def test_random_schedules_lose_nothing_and_change_nothing():
     adopted = 0
     for number in range(150):

@@ -100,6 +100,7 @@ def worker():
         one.close()
 
 
+@pytest.mark.slow
 def test_a_hanging_comparison_is_an_error_and_the_worker_is_replaced(worker):
     verify = worker(
         "time.sleep(60 if 'slow' in line else 0); print(json.dumps(dict(equal=True)), flush=True)",

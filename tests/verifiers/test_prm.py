@@ -364,6 +364,53 @@ def test_siblings_in_one_step_know_each_others_scores(pooler, drain):
     assert len({verdict.scores[2] for verdict in verdicts.values()}) == 3
 
 
+def test_a_text_whose_scores_are_known_is_not_read_again(pooler, drain):
+    pooler.caches = True
+    verifier = opened(QWEN, pooler)
+    ask(verifier, ["a\nb\nc"])
+    (first,) = drain(verifier, 1).values()
+    verifier.submit("again", PROBLEM, candidate("a\nb\nc"))
+    verifier.submit("shorter", PROBLEM, candidate("a\nb"))
+    again = drain(verifier, 2, most=1)
+    assert again["again"] == first._replace(id="again")
+    assert again["shorter"].scores == first.scores[:2]
+    assert again["shorter"].tokens < first.tokens
+    assert len(pooler.asked) == 1
+
+
+@pytest.mark.parametrize("caches", [False, True])
+def test_of_texts_that_wait_and_begin_another_one_only_the_longest_is_read(pooler, drain, caches):
+    texts = ["a\nb", "a", "a\nb\nc", "a\nd", "a\nb\nc"]
+    alone = {}
+    for text in set(texts):
+        ask(verifier := opened(QWEN, pooler), [text])
+        (alone[text],) = drain(verifier, 1).values()
+    pooler.asked.clear()
+    pooler.caches = caches
+    verifier = opened(QWEN, pooler)
+    ask(verifier, texts)
+    verdicts = drain(verifier, 5, most=1)
+    for number, text in enumerate(texts):
+        assert verdicts[str(number)] == alone[text]._replace(id=str(number))
+    assert sorted(name for name, _, _ in pooler.asked) == ["2", "3"]
+
+
+def test_when_the_longest_is_given_up_or_fails_the_others_are_read_themselves(pooler, drain):
+    verifier = opened(QWEN, pooler)
+    ask(verifier, ["a", "a\nb"])
+    pooler.seats = 0
+    assert not verifier.step()
+    verifier.cancel(["1"])
+    pooler.seats = 64
+    assert drain(verifier, 1)["0"].scores
+    pooler.broken["1"] = Pooled("1", {}, "too long")
+    ask(verifier, ["a", "a\nb"])
+    verdicts = drain(verifier, 2)
+    assert verdicts["1"].reason == "too long"
+    assert verdicts["0"].scores
+    assert not verdicts["0"].reason
+
+
 # --- life ---------------------------------------------------------------------------------------------
 
 

@@ -127,6 +127,7 @@ def test_counts_are_known():
     ],
     ids=["majority", "best", "weighted", "any"],
 )
+@pytest.mark.slow
 def test_the_samples_with_rewards(words, accuracy, data_file, tmp_path):
     file = data_file("traces/reward_scored_math100_n8.jsonl.gz")
     chosen = ["engine=replay", f"engine.path={file}", "engine.count=words", "task=recorded", "strategy.n=8"]

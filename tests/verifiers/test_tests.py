@@ -97,6 +97,7 @@ def test_hidden_tests_are_an_oracle():
     assert scores(oracle, RIGHT, problem=Problem("add", data={"entry": "add", "tests": ()})) == [()]
 
 
+@pytest.mark.slow
 def test_a_looping_candidate_scores_0_while_the_others_go_on():
     verifier = CodeTests(timeout=0.5, workers=2).open()
     verifier.submit("loop", PROBLEM, candidate(LOOP))

@@ -124,6 +124,7 @@ def _shares(run: _Run) -> dict[str, float]:
 
 def _findings(run: _Run) -> Iterator[Finding]:
     yield from _memory(run)
+    yield from _plan(run)
     yield from _prefixes(run)
     yield from _verifying(run)
     yield from _speculating(run)
@@ -157,6 +158,26 @@ def _memory(run: _Run) -> Iterator[Finding]:
             f"in {waited:.0%} of the iterations requests waited for room in {blocks}",
             "Raise engine.kv_gib or engine.seats, or let engine.memory=auto share the device anew.",
         )
+
+
+def _plan(run: _Run) -> Iterator[Finding]:
+    """Say that a plan rested on other rounds than came, where that gives another one."""
+    work = run.work
+    if not work.get("replanned"):
+        return
+    seen = (
+        f"steps had {work['seen_step']:.0f} tokens where {work['planned_step']:.0f} were planned, of "
+        f"{work['seen_candidates']:.0f} candidates at once where {work['planned_candidates']:.0f} were"
+    )
+    caches = f"{work['replanned_kv_gib']:g} GiB for the generator"
+    if "replanned_verifier_kv_gib" in work:
+        caches += f" and {work['replanned_verifier_kv_gib']:g} for the verifier"
+    yield Finding(
+        "plan",
+        seen,
+        f"The KV caches would be {caches} then: engine.memory={{step: {work['seen_step']:.0f}}} plans the "
+        "next run with such steps. An open engine keeps the cache it has.",
+    )
 
 
 def _full(run: _Run) -> bool:

@@ -45,6 +45,7 @@ class Replanner:
         self.sharing = sharing
         self.plan = plan(sharing)
         self.replanned = 0
+        self._first = sharing.load
         self._limits = limits or Limits()
         self._step = float(sharing.load.step)
         self._queue = float(sharing.load.n)
@@ -76,6 +77,21 @@ class Replanner:
     def measured(self) -> tuple[float, float]:
         """The same as they were seen."""
         return self._step, self._queue
+
+    def counters(self) -> dict[str, float]:
+        """Return what the first plan rested on, what was seen, and the caches of the plan in force."""
+        first, plan = self._first, self.plan
+        told = {
+            "planned_step": round(first.step, 1),
+            "seen_step": round(self._step, 1),
+            "planned_candidates": first.n,
+            "seen_candidates": round(self._queue),
+            "replanned": self.replanned,
+            "replanned_kv_gib": round(plan.generator.kv_gib, 3),
+        }
+        if plan.verifier is not None:
+            told["replanned_verifier_kv_gib"] = round(plan.verifier.kv_gib, 3)
+        return told
 
     def _again(self) -> Plan | None:
         load = self.sharing.load

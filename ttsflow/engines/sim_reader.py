@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from ttsflow.costs.plan import Moved
 from ttsflow.costs.replan import Replanner
@@ -19,6 +19,8 @@ __all__ = ["SimReader"]
 
 class SimReader:
     """Reads candidates whole: prompt, and everything decoded so far, less what its cache still holds.
+
+    One that waits with another one that is equal, or goes on from it, is read with that.
 
     In turns it reads all that wait before the generator goes on. ``together`` it reads beside it: a batch
     takes its time in the background, and what comes meanwhile waits for the next one.
@@ -44,7 +46,7 @@ class SimReader:
         # Where it works beside the generator its own iterations pass on a clock of their own.
         self._own = Device(engine.device.hardware, 0.0) if together else engine.device
         self._batch = make(self._own)
-        self._waiting: dict[str, Sequence] = {}
+        self._waiting: dict[str, tuple[str, Candidate]] = {}
         self._behind: list[str] = []
         self._read: dict[str, int] = {}
         self._steps: dict[str, int] = {}
@@ -54,10 +56,7 @@ class SimReader:
 
     def submit(self, name: str, problem: str, candidate: Candidate) -> None:
         """Queue a candidate of a problem that fits its context."""
-        size = len(candidate.prompt) + len(candidate.tokens)
-        node = self._node(problem, candidate) if self._batch.cache.keep else None
-        self._waiting[name] = sequence = Sequence(name, size, 0, node, None)
-        self._batch.add(sequence, 0)
+        self._waiting[name] = problem, candidate
         self._steps[name] = candidate.tokens_new
 
     @property
@@ -67,10 +66,8 @@ class SimReader:
 
     def cancel(self, name: str) -> None:
         """Forget a candidate."""
-        sequence = self._waiting.pop(name, None)
+        self._waiting.pop(name, None)
         self._steps.pop(name, None)
-        if sequence is not None:
-            self._batch.drop(sequence)
 
     def step(self) -> dict[str, int]:
         """Return who has been read by now, and how many tokens each had."""
@@ -138,14 +135,18 @@ class SimReader:
 
     def _all(self) -> dict[str, int]:
         """Read everything that waits."""
-        read: dict[str, int] = {}
-        while self._waiting:
-            verifying = len(self._waiting)
-            for sequence in self._batch.step(None):
-                del self._waiting[sequence.name]
-                read[sequence.name] = sequence.prefix
+        waiting, self._waiting = self._waiting, {}
+        readers = _readers(waiting)
+        for name, (problem, candidate) in waiting.items():
+            if readers[name] == name:
+                node = self._node(problem, candidate) if self._batch.cache.keep else None
+                self._batch.add(Sequence(name, _size(candidate), 0, node, None), 0)
+        left = len(set(readers.values()))
+        while left:
+            verifying, done = left, len(self._batch.step(None))
+            left -= done
             self._engine.note(verifying)
-        return read
+        return {name: _size(candidate) for name, (_, candidate) in waiting.items()}
 
     def _node(self, problem: str, candidate: Candidate) -> Node | None:
         """Return the node of a candidate's last token, behind that of its parent."""
@@ -165,3 +166,21 @@ class SimReader:
             end = (len(prompt) + len(tokens)) // block
             self._nodes[tokens[-1]] = Node(parent, place, end - place)
         return self._nodes[tokens[-1]]
+
+
+def _size(candidate: Candidate) -> int:
+    return len(candidate.prompt) + len(candidate.tokens)
+
+
+def _readers(waiting: Mapping[str, tuple[str, Candidate]]) -> dict[str, str]:
+    """Return by which text each is read: its own, or that of one that is equal or goes on from it."""
+    readers: dict[str, str] = {}
+    ends: dict[tuple[str, Tokens], str] = {}
+    for name in sorted(waiting, key=lambda name: -len(waiting[name][1].tokens)):
+        problem, candidate = waiting[name]
+        tokens = candidate.tokens
+        readers[name] = reader = ends.setdefault((problem, tokens), name)
+        before = len(tokens) - candidate.tokens_new
+        if before > 0:
+            ends.setdefault((problem, tokens[:before]), reader)
+    return readers

@@ -40,7 +40,12 @@ class Schedule:
 def draw(number: int) -> Schedule:
     """Return the schedule of a number."""
     rng = random.Random(number)  # noqa: S311 - a schedule, not a secret
-    speculation = Speculation(depth=rng.randint(1, 4), tiers=rng.randint(1, 4), curve=rng.random() < 0.2)
+    speculation = Speculation(
+        depth=rng.randint(1, 4),
+        tiers=rng.randint(1, 4),
+        curve=rng.random() < 0.2,
+        verify=rng.random() < 0.5,
+    )
     return Schedule(
         number,
         seats=rng.choice((1, 2, 3, 5, 8, 16, 64)),

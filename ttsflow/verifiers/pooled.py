@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from ttsflow.engines.pooler import Pooled, Pooler
@@ -15,6 +14,8 @@ from ttsflow.types import Candidate, Problem, Tokens
 __all__ = ["PooledVerifier", "Read", "Text", "Unreadable", "sigmoid", "softmax"]
 
 Row = tuple[float, ...]
+
+_NONE: Mapping[int, float | None] = {}
 
 
 class Unreadable(Exception):
@@ -47,8 +48,12 @@ class PooledVerifier:
     All candidates that wait are one batch, whichever problem they are of. What goes wrong with one of them
     is its reason; when the engine dies, that is the reason of all that wait and of all that follow.
 
+    Of texts that wait and are the beginning of another one, or equal, only the longest is read: the numbers
+    at their places are among its own.
+
     Where the engine reads its prefix cache, scores are remembered by the tokens up to their place: a prefix
-    found there is not computed again, so that the numbers at its places come once only.
+    found there is not computed again, so that the numbers at its places come once only. A text of which
+    every score is known is not read at all.
     """
 
     def __init__(
@@ -61,9 +66,11 @@ class PooledVerifier:
         self._owned = owned
         self._dead = ""
         self._waiting: dict[str, _Waiting] = {}
+        self._queued: list[str] = []
+        #: Texts that are not read themselves, by the name of the one that is read for them.
+        self._covered: dict[str, list[str]] = {}
         self._decided: dict[str, Verdict] = {}
         self._known: dict[int, float | None] = {}
-        self._number = itertools.count(1)
         self._asked = self._batches = 0
 
     def submit(self, id: str, problem: Problem, candidate: Candidate) -> None:
@@ -84,24 +91,33 @@ class PooledVerifier:
         if not text.places:
             self._decided[id] = Verdict(id, ())
             return
-        # Without a cache nothing is shared, not even between equal texts.
-        salt = 0 if self._pooler.caches else next(self._number)
-        self._ask(id, _Waiting(text, _keys(text, salt), whole=False))
+        self._asked += len(text.tokens)
+        self._waiting[id] = waiting = _Waiting(text, _keys(text), whole=False)
+        if self._pooler.caches and all(key in self._known for key in waiting.keys):
+            self._decide(id, self._known)
+        else:
+            self._queued.append(id)
 
     def step(self) -> list[Verdict]:
         """Advance the engine by one iteration and return what is decided by now."""
         news: list[Pooled] = []
+        self._ask_queued()
         if self._waiting and not self._dead:
             self._batches += 1
             try:
                 news = self._pooler.step()
             except EngineDead as error:
                 self._die(error)
-        # All numbers first: what is absent from one was computed for another.
+        read = {pooled.id: self._scores(pooled) for pooled in news if pooled.id in self._waiting}
+        if self._pooler.caches:
+            # All of them first: what is absent from one was computed for another. The first value stays, so
+            # that whoever comes later sees what those before it saw.
+            for scores in read.values():
+                for key, score in scores.items():
+                    self._known.setdefault(key, score)
         for pooled in news:
-            self._remember(pooled)
-        for pooled in news:
-            self._settle(pooled)
+            if pooled.id in read:
+                self._settle(pooled, self._known if self._pooler.caches else read[pooled.id])
         verdicts, self._decided = list(self._decided.values()), {}
         return verdicts
 
@@ -110,6 +126,8 @@ class PooledVerifier:
         for name in ids:
             self._decided.pop(name, None)
         live = [name for name in ids if self._waiting.pop(name, None) is not None]
+        for name in live:
+            self._queued += self._covered.pop(name, ())
         if live and not self._dead:
             self._pooler.abort(live)
 
@@ -139,9 +157,27 @@ class PooledVerifier:
             )
         return text
 
-    def _ask(self, name: str, waiting: _Waiting) -> None:
-        self._waiting[name] = waiting
-        self._asked += len(waiting.text.tokens)
+    def _ask_queued(self) -> None:
+        """Give the engine all that is queued, but for what is read with another one."""
+        queued = [name for name in self._queued if name in self._waiting]
+        self._queued.clear()
+        readers: dict[int, str] = {}
+        for name in sorted(queued, key=lambda name: -len(self._waiting[name].text.tokens)):
+            keys = self._waiting[name].keys
+            reader = readers.get(keys[-1])
+            if reader is not None and set(keys) <= set(self._waiting[reader].keys):
+                self._covered.setdefault(reader, []).append(name)
+            else:
+                readers |= dict.fromkeys(keys, name) | readers
+        covered = {name for names in self._covered.values() for name in names}
+        for name in queued:
+            if name not in covered:
+                self._ask(name)
+
+    def _ask(self, name: str) -> None:
+        waiting = self._waiting.get(name)
+        if waiting is None:
+            return
         try:
             self._pooler.submit(name, waiting.text.tokens, waiting.text.places, cached=not waiting.whole)
         except EngineDead as error:
@@ -149,51 +185,54 @@ class PooledVerifier:
 
     def _die(self, error: EngineDead) -> None:
         self._dead = f"the verifier's engine died: {error}"
-        for name, waiting in self._waiting.items():
-            self._decided[name] = Verdict(name, (), len(waiting.text.tokens), self._dead)
-        self._waiting.clear()
+        for name in [*self._waiting]:
+            self._decide(name, reason=self._dead)
+        self._covered.clear()
 
-    def _remember(self, pooled: Pooled) -> None:
-        waiting = self._waiting.get(pooled.id)
-        if waiting is None or pooled.reason:
-            return
+    def _scores(self, pooled: Pooled) -> dict[int, float | None]:
+        """Return what a text's numbers come to, by the keys of their places; decide one that has none."""
+        waiting = self._waiting[pooled.id]
+        if pooled.reason:
+            return {}
         keys = dict(zip(waiting.text.places, waiting.keys, strict=True))
         try:
-            scores = {place: _finite(self._read(row)) for place, row in pooled.rows.items()}
+            return {keys[place]: _finite(self._read(row)) for place, row in pooled.rows.items()}
         except Unreadable as error:
-            del self._waiting[pooled.id]
-            self._decided[pooled.id] = Verdict(pooled.id, (), len(waiting.text.tokens), str(error))
-            return
-        for place, score in scores.items():
-            # The first value stays: whoever comes later sees what those before it saw.
-            self._known.setdefault(keys[place], score)
+            self._decide(pooled.id, reason=str(error))
+            return {}
 
-    def _settle(self, pooled: Pooled) -> None:
-        waiting = self._waiting.pop(pooled.id, None)
-        if waiting is None:
-            return
-        read = len(waiting.text.tokens)
-        if pooled.reason:
-            self._decided[pooled.id] = Verdict(pooled.id, (), read, pooled.reason)
-        elif all(key in self._known for key in waiting.keys):
-            scores = tuple(self._known[key] for key in waiting.keys)
-            self._decided[pooled.id] = Verdict(pooled.id, scores, read)
-            for key in waiting.keys if not self._pooler.caches else ():
-                self._known.pop(key, None)
-        elif waiting.whole:
-            self._decided[pooled.id] = Verdict(
-                pooled.id,
-                (),
-                read,
-                f"the model gave numbers for {len(pooled.rows)} of {len(waiting.keys)} places",
-            )
-        else:
-            self._ask(pooled.id, waiting._replace(whole=True))
+    def _settle(self, pooled: Pooled, known: Mapping[int, float | None]) -> None:
+        """Decide a text that was read, and those it was read for."""
+        waiting = self._waiting.get(pooled.id)
+        if waiting is not None and not pooled.reason and not all(key in known for key in waiting.keys):
+            if not waiting.whole:
+                # Some numbers are gone with what they were computed for.
+                self._asked += len(waiting.text.tokens)
+                self._waiting[pooled.id] = waiting._replace(whole=True)
+                self._ask(pooled.id)
+                return
+            reason = f"the model gave numbers for {len(pooled.rows)} of {len(waiting.keys)} places"
+            pooled = pooled._replace(reason=reason)
+        covered = self._covered.pop(pooled.id, ())
+        if waiting is not None:
+            self._decide(pooled.id, known, reason=pooled.reason)
+        for name in covered:
+            waiting = self._waiting.get(name)
+            if waiting is not None and all(key in known for key in waiting.keys):
+                self._decide(name, known)
+            else:
+                # What went wrong may have been behind its end.
+                self._queued.append(name)
+
+    def _decide(self, name: str, known: Mapping[int, float | None] = _NONE, *, reason: str = "") -> None:
+        waiting = self._waiting.pop(name)
+        scores = () if reason else tuple(known[key] for key in waiting.keys)
+        self._decided[name] = Verdict(name, scores, len(waiting.text.tokens), reason)
 
 
-def _keys(text: Text, salt: int) -> tuple[int, ...]:
+def _keys(text: Text) -> tuple[int, ...]:
     """Return a key for each place, made of the tokens up to it."""
-    return tuple(hash((salt, text.tokens[: place + 1])) for place in text.places)
+    return tuple(hash(text.tokens[: place + 1]) for place in text.places)
 
 
 def _finite(score: float) -> float | None:

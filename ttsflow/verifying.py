@@ -50,8 +50,8 @@ class Verifying:
         #: Called with every round that is to be scored.
         self.round: Callable[[Sequence[Candidate]], None] | None = None
         self._early: dict[tuple[Case, Path], _Early] = {}
-        #: Candidates that may be asked about in a later round, by their problem.
-        self._offered: dict[Case, dict[Path, Candidate]] = {}
+        #: Candidates that may be asked about in a later round, by problem and parent.
+        self._offered: dict[Case, dict[Path, dict[Path, Candidate]]] = {}
         self._held: dict[Frame, list[Candidate]] = {}
         #: Whether it works while the engine does, so that nothing is won by asking for many at once.
         self._aside = bool(getattr(verifier, "aside", False))
@@ -68,9 +68,9 @@ class Verifying:
         scoring = Scoring(frame, op, [])
         frame.case.scorings[scoring] = None
         self._held.pop(frame, None)
-        offered, fresh = self._offered.get(frame.case, {}), False
+        fresh = []
         for candidate in op.candidates:
-            offered.pop(candidate.path, None)
+            self._not_offered(frame.case, candidate.path)
             early = self._early.pop((frame.case, candidate.path), None)
             if early is not None and early.fits(candidate):
                 scoring.ids.append(early.name)
@@ -82,9 +82,8 @@ class Verifying:
                 self._forget([early.name])
                 del self.pending[early.name], self._asked[early.name]
             scoring.ids.append(self._submit(frame.case, candidate, scoring))
-            fresh = True
-        if fresh:
-            self._along(frame.case)
+            fresh.append(candidate.path)
+        self._along(frame.case, fresh)
 
     def ahead(self, flight: Flight, candidate: Candidate) -> None:
         """Take a candidate that will be asked about, and have it scored before that.
@@ -96,7 +95,7 @@ class Verifying:
         if self.verifier is None or candidate.finish in {"aborted", "failed"} or not candidate.tokens:
             return
         frame = flight.frame
-        self._offered.get(frame.case, {}).pop(candidate.path, None)
+        self._not_offered(frame.case, candidate.path)
         known = self._early.get((frame.case, candidate.path))
         if known is not None and known.fits(candidate):
             # It was scored along with its parent, or is being.
@@ -116,24 +115,36 @@ class Verifying:
             return
         for one in held:
             self._begin(frame.case, one, frame)
-        self._along(frame.case)
+        self._along(frame.case, [one.path for one in held])
 
     def offer(self, case: Case, candidate: Candidate) -> None:
-        """Take a candidate that may be asked about; it is scored along with others of its problem."""
+        """Take a candidate that may be asked about; it is scored along with the one that it goes on from.
+
+        One of each parent is: a text that goes on from another one is read with it, a second one by itself.
+        """
         if self.verifier is not None and (case, candidate.path) not in self._early:
-            self._offered.setdefault(case, {})[candidate.path] = candidate
+            siblings = self._offered.setdefault(case, {}).setdefault(candidate.path[:-1], {})
+            siblings[candidate.path] = candidate
 
     def withdraw(self, case: Case, path: Path) -> None:
         """Forget a candidate that was offered and will not be asked about."""
-        self._offered.get(case, {}).pop(path, None)
+        self._not_offered(case, path)
         early = self._early.pop((case, path), None)
         if early is not None and early.verdict is None:
             self._drop([early.name])
 
-    def _along(self, case: Case) -> None:
-        """Have what was offered of a problem scored."""
-        for candidate in self._offered.pop(case, {}).values():
-            self._begin(case, candidate, None)
+    def _not_offered(self, case: Case, path: Path) -> None:
+        self._offered.get(case, {}).get(path[:-1], {}).pop(path, None)
+
+    def _along(self, case: Case, paths: list[Path]) -> None:
+        """Have what was offered scored with what it goes on from, which is scored now."""
+        offered = self._offered.get(case, {})
+        for path in paths if offered else ():
+            siblings = offered.pop(path, None)
+            if siblings:
+                self._begin(case, siblings[min(siblings)], None)
+                # A whole chain of steps is one text.
+                paths.append(min(siblings))
 
     def _begin(self, case: Case, candidate: Candidate, frame: Frame | None) -> None:
         """Have a candidate scored before anyone asks; ``frame`` will ask, None: one of a later round."""

@@ -158,12 +158,12 @@ def test_a_verifier_reads_what_is_new_alone():
     try:
         scheduler = pooler._core.engine_core.engine_core.scheduler
         head = pooler.tokenize(PROMPT)
-        texts = [(*head, *(100 + index + place for place in range(6 + index))) for index in range(8)]
+        texts = [(*head, *(100 + index + place for place in range(6 + index))) for index in range(12)]
         texts += [(*text, 7, 8, 9) for text in texts]
 
         def read(*, cached):
             rows = {}
-            for half in (texts[:8], texts[8:]):
+            for half in (texts[:12], texts[12:]):
                 for index, text in enumerate(half):
                     pooler.submit(f"{index}", text, [len(text) - 1], cached=cached)
                 done = 0
@@ -178,7 +178,7 @@ def test_a_verifier_reads_what_is_new_alone():
         kept = read(cached=True)
         assert scheduler.connector.saved > 0
         # What was not found in a cache: the first prompt, and each text's own tokens.
-        assert pooler.computed <= len(head) + sum(7 + index + 4 for index in range(8))
+        assert pooler.computed <= len(head) + sum(7 + index + 4 for index in range(12))
         for text, row in plain.items():
             assert kept[text] == pytest.approx(row, abs=1e-4)
     finally:

@@ -67,9 +67,7 @@ def test_joules_are_those_of_the_meter():
 
 @pytest.mark.parametrize("spent", [{"output": 1}, {"seconds": 0.1}, {"prompt": 3}, {"requests": 1}], ids=str)
 def test_what_was_used_without_a_meter_is_never_a_silent_0(spent):
-    with pytest.raises(
-        ConfigError, match="needs a meter, and none ran: choose meter=nvml .*meter=model"
-    ) as caught:
+    with pytest.raises(ConfigError, match=r"needs a meter, and none ran: choose .*meter=model") as caught:
         Joules()(Usage(**spent))
     assert caught.value.path == "meter"
     assert Joules()(Usage()) == 0.0
@@ -182,7 +180,7 @@ def test_they_are_built_from_a_config():
     machine = {key: value for key, value in dataclasses.asdict(GPU).items() if key != "efficiency"}
     mapping = {"use": "roofline", "hardware": machine, "model": MODEL}
     assert build("cost", mapping, "cost.stream", registry) == RooflineSeconds(GPU, MODEL)
-    with pytest.raises(ConfigError, match="needs the setting 'hardware'.*hardware=NAME"):
+    with pytest.raises(ConfigError, match=r"needs the setting 'hardware'.*hardware=NAME"):
         build("cost", {"use": "roofline", "model": MODEL}, "cost.stream", registry)
     with pytest.raises(ConfigError, match=r"cost\.work\.model: .*Did you mean 'qwen2\.5-math-1\.5b'"):
         build("cost", {"use": "flops", "model": "qwen2.5-math-1.6b"}, "cost.work", registry)

@@ -99,7 +99,7 @@ def test_occupancy_gives_all_to_the_one_that_ran_tokens_or_not():
 def test_who_may_use_which():
     check_attribution("token_share", 8)
     check_attribution("occupancy", 1)
-    with pytest.raises(ConfigError, match="concurrency=8 .*Use concurrency=1, or attribution=token_share"):
+    with pytest.raises(ConfigError, match=r"concurrency=8 .*Use concurrency=1, or attribution=token_share"):
         check_attribution("occupancy", 8)
     with pytest.raises(ConfigError, match="Did you mean 'token_share'") as caught:
         check_attribution("token_shares", 1)

@@ -284,7 +284,7 @@ def test_a_machine_without_rapl_is_refused_with_what_to_do(rapl, tmp_path, what)
             (zone / "name").write_text("psys")
     if what == "name":
         (rapl.root / "intel-rapl:0" / "name").unlink()
-    with pytest.raises(ConfigError, match="no package of RAPL below .*meter=model|cannot be read") as caught:
+    with pytest.raises(ConfigError, match=r"no package of RAPL below .*meter=model|cannot be read") as caught:
         RAPL(path).check()
     assert caught.value.path == "path"
 
@@ -304,7 +304,7 @@ def test_counters_for_root_alone_say_so(rapl, monkeypatch):
 
     monkeypatch.setattr(Path, "read_text", read_text)
     for start in (RAPL(rapl.path).check, RAPL(rapl.path).open):
-        with pytest.raises(ConfigError, match="by root only.*sudo chmod a.r .*intel-rapl:0/energy_uj"):
+        with pytest.raises(ConfigError, match=r"by root only.*sudo chmod a.r .*intel-rapl:0/energy_uj"):
             start()
 
 
@@ -428,7 +428,7 @@ def test_an_unknown_meter_and_a_missing_wattage_say_what_to_do():
     registry = plugins.load()
     with pytest.raises(ConfigError, match=r"there is no meter 'nvm'\. Did you mean 'nvml'\? Known: model"):
         build("meter", {"use": "nvm"}, "meter", registry)
-    with pytest.raises(ConfigError, match="needs the setting 'busy_watts': .*data sheet") as caught:
+    with pytest.raises(ConfigError, match=r"needs the setting 'busy_watts': .*data sheet") as caught:
         build("meter", {"use": "model"}, "meter", registry)
     assert caught.value.path == "meter.busy_watts"
 

@@ -29,8 +29,8 @@ def check_devices(devices: tuple[int, ...]) -> None:
 class NVML:
     """Measures GPUs by NVML's total-energy counter: whole boards, whoever works on them.
 
-    The counter is in mJ and moves every 20 to 100 ms, so that readings less than 0.1 s apart say little (at
-    90 ms they were seen to be 30 % wrong). ``devices`` are indices as nvidia-smi has them, none for all
+    The counter is in mJ and moves every 20 to 100 ms, so that readings less than 0.1 s apart say little.
+    ``devices`` are indices as nvidia-smi has them, none for all
     GPUs. Host CPUs and memory are not in it. Raises ``MissingExtra`` and ``ConfigError`` where there is none.
     """
 

@@ -36,9 +36,9 @@ class Attribution(Generic[K]):
     """Shares out the energy of a run, window by window, so that it adds up to what was metered.
 
     A window lasts from one reading to the next that moved. With ``token_share`` its joules are shared by the
-    tokens that each problem had in it; continuous batching lets nothing finer be measured. With ``occupancy``
-    all of them are those of the one problem that ran, tokens or not (the way of papers that work on one
-    question at a time). A window in which nobody ran is the run's own: ``idle``.
+    tokens that each problem decoded in it; continuous batching lets nothing finer be measured. With
+    ``occupancy`` all of them are those of the one problem that ran, tokens or not (the way of papers that
+    work on one question at a time). A window without any is the run's own: ``idle``.
 
     It knows no meter and no clock but what it is told: readings are cumulative joules, times are seconds
     since anything. A reading that is no number, or lower than one before, adds nothing and is never negative.
@@ -66,7 +66,7 @@ class Attribution(Generic[K]):
         self._since = now
 
     def step(self, shares: Mapping[K, float]) -> None:
-        """Note the tokens that an engine step decoded or read for each problem.
+        """Note the tokens that an engine step decoded for each problem; the key of a problem is the caller's.
 
         A problem with 0 of them ran without tokens, which counts with ``occupancy`` alone. Raises
         ``ValueError`` for a number below 0, and with ``occupancy`` for a second problem in one window.

@@ -19,7 +19,7 @@ _SAME = 1.0
 
 @dataclass(frozen=True, slots=True)
 class PowerModel:
-    """Estimates joules as seconds x watts: ``idle_watts``, and up to ``busy_watts`` as it works.
+    """Estimates joules as seconds x watts, from an idle and a busy machine's.
 
     With ``load: process`` power is idle + (busy - idle) x the share of this machine's cores that the process
     used, for models on CPU. With ``load: full`` every second is busy, for a device this process only waits

@@ -30,8 +30,8 @@ class NVML:
     """Measures GPUs by NVML's total-energy counter: whole boards, whoever works on them.
 
     The counter is in mJ and moves every 20 to 100 ms, so that readings less than 0.1 s apart say little.
-    ``devices`` are indices as nvidia-smi has them, none for all
-    GPUs. Host CPUs and memory are not in it. Raises ``MissingExtra`` and ``ConfigError`` where there is none.
+    ``devices`` are indices as nvidia-smi has them, none for all GPUs. Host CPUs and memory are not in it.
+    Raises ``MissingExtra`` and ``ConfigError`` where there is none.
     """
 
     devices: tuple[int, ...] = ()

@@ -21,12 +21,13 @@ _INSTEAD = "meter=model estimates, meter=none measures nothing."
 
 @dataclass(frozen=True, slots=True)
 class Power:
-    """Sums up the power of GPUs, asked every ``every`` seconds beside the run (trapezoid rule).
+    """Sums up the power of GPUs, asked again and again beside the run.
 
     For boards without an energy counter, or to leave out what they take when nothing runs: ``idle_watts`` of
-    all of them together are taken off, and what is below counts as 0. NVML's power is a mean over the last
-    second on most boards since Ampere (its manual, nvmlDeviceGetPowerUsage), hence a window of 1 s.
-    ``devices`` as of ``nvml``. Raises ``MissingExtra`` and ``ConfigError`` where there is none.
+    all of them together are taken off, and what is below counts as 0. A thread looks every ``every`` seconds;
+    joules are the area under the trapezoids. NVML's power is a mean over the last second on most boards since
+    Ampere (its manual, nvmlDeviceGetPowerUsage), hence a window of 1 s. ``devices`` as of ``nvml``. Raises
+    ``MissingExtra`` and ``ConfigError`` where there is none.
     """
 
     devices: tuple[int, ...] = ()

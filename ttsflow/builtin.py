@@ -33,6 +33,7 @@ PARTS: dict[str, dict[str, str]] = {
         "first_finished": "ttsflow.strategies.watches:FirstFinished",
         "last_finished": "ttsflow.strategies.watches:LastFinished",
         "low_confidence": "ttsflow.strategies.confidence:LowConfidence",
+        "repetition": "ttsflow.strategies.repetition:Repetition",
     },
     "predictor": {"thinking_ended": "ttsflow.strategies.watches:ThinkingEnded"},
     "until": {
@@ -88,6 +89,17 @@ PARTS: dict[str, dict[str, str]] = {
         "tokens": "ttsflow.costs.basic:Tokens",
         "seconds": "ttsflow.costs.basic:Seconds",
         "requests": "ttsflow.costs.basic:Requests",
+        "joules": "ttsflow.costs.prices:Joules",
+        "money": "ttsflow.costs.prices:Money",
+        "flops": "ttsflow.costs.work:Flops",
+        "roofline": "ttsflow.costs.work:RooflineSeconds",
+    },
+    "meter": {
+        "none": "ttsflow.meters.plain:NoMeter",
+        "nvml": "ttsflow.meters.nvml:NVML",
+        "power": "ttsflow.meters.power:Power",
+        "rapl": "ttsflow.meters.rapl:RAPL",
+        "model": "ttsflow.meters.model:PowerModel",
     },
 }
 

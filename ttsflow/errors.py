@@ -9,7 +9,8 @@
     ├── PluginError          a plugin could not be loaded, clashes or misspells a hook (exit code 2)
     ├── MissingExtra         an optional dependency is needed and not installed       (exit code 2)
     ├── ModelError           an engine refused to load its model                      (exit code 1)
-    └── EngineDead           an engine stopped answering while a run was on           (exit code 1)
+    ├── EngineDead           an engine stopped answering while a run was on           (exit code 1)
+    └── MeterDead            an energy meter stopped answering while a run was on     (exit code 1)
 
 A message says what was asked, what exists, the nearest match and what to do.
 """
@@ -23,6 +24,7 @@ __all__ = [
     "ConfigError",
     "DataError",
     "EngineDead",
+    "MeterDead",
     "MissingExtra",
     "ModelError",
     "PluginError",
@@ -87,6 +89,10 @@ class ModelError(TtsflowError):
 
 class EngineDead(TtsflowError):
     """An engine stopped working while requests were running on it."""
+
+
+class MeterDead(TtsflowError):
+    """An energy meter stopped working while it was needed."""
 
 
 def suggest(asked: str, known: Iterable[str]) -> str:

@@ -13,6 +13,7 @@ from ttsflow.paths import PathsPart
 from ttsflow.protocols import (
     CostModel,
     EnginePart,
+    MeterPart,
     Predictor,
     Stage,
     Task,
@@ -34,6 +35,7 @@ PROTOCOLS: Mapping[Any, str] = {
     PathsPart: "paths",
     VerifierPart: "verifier",
     CostModel: "cost",
+    MeterPart: "meter",
     Task: "task",
 }
 

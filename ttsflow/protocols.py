@@ -17,10 +17,12 @@ from ttsflow.types import Answer, Candidate, Problem, Prompt, State, Tokens, Usa
 __all__ = [
     "Capabilities",
     "CostModel",
+    "EnergyMeter",
     "Engine",
     "EnginePart",
     "Expecting",
     "Leaping",
+    "MeterPart",
     "Observer",
     "Outlook",
     "Paged",
@@ -317,6 +319,45 @@ class CostModel(Protocol):
 
     def __call__(self, usage: Usage, /) -> float:
         """Return the cost of ``usage`` in ``unit``."""
+        ...
+
+
+@runtime_checkable
+class EnergyMeter(Protocol):
+    """Counts joules from the moment it was opened."""
+
+    @property
+    def source(self) -> str:
+        """What it is, for records: short, such as "nvml"."""
+        ...
+
+    @property
+    def window(self) -> float:
+        """Seconds between two refreshes; readings closer together are summed up before they count."""
+        ...
+
+    def read(self, now: float) -> float:
+        """Return all joules so far: at least 0, and never less than before.
+
+        ``now`` is the engine's clock, which may be virtual. Raises ``MeterDead``.
+        """
+        ...
+
+    def close(self) -> None:
+        """Free all resources and end its threads; may be called twice."""
+        ...
+
+
+@runtime_checkable
+class MeterPart(Protocol):
+    """Settings of an energy meter."""
+
+    def check(self) -> None:
+        """Refuse a machine without it, at once. Raises ``MissingExtra``, ``ConfigError``."""
+        ...
+
+    def open(self) -> EnergyMeter | None:
+        """Return the meter at work, None where nothing is measured; errors as in ``check``."""
         ...
 
 

@@ -8,6 +8,8 @@ from ttsflow.acceleration import Acceleration
 from ttsflow.builtin import PARTS
 from ttsflow.costs.basic import Requests, Seconds, Tokens
 from ttsflow.costs.hardware import Hardware
+from ttsflow.costs.prices import Joules, Money
+from ttsflow.costs.work import Flops, RooflineSeconds
 from ttsflow.engines.accelerated import accelerated
 from ttsflow.engines.law import Law
 from ttsflow.engines.recorded_samples import RecordedSamples
@@ -15,8 +17,11 @@ from ttsflow.engines.replay import Replay
 from ttsflow.engines.sim import Sim
 from ttsflow.engines.traced import Traced
 from ttsflow.engines.vllm import VLLM
+from ttsflow.meters.model import PowerModel
+from ttsflow.meters.plain import NoMeter
+from ttsflow.meters.rapl import RAPL
 from ttsflow.paths import PathsPart
-from ttsflow.protocols import EnginePart
+from ttsflow.protocols import EnginePart, MeterPart
 from ttsflow.strategies.aggregate import Aggregate
 from ttsflow.strategies.branch import Branch
 from ttsflow.strategies.budget_check import BudgetCheck
@@ -27,6 +32,7 @@ from ttsflow.strategies.generate import GenerateStage
 from ttsflow.strategies.lookahead import Lookahead
 from ttsflow.strategies.probe import Probe
 from ttsflow.strategies.recipe import Recipe
+from ttsflow.strategies.repetition import Repetition
 from ttsflow.strategies.select import Select
 from ttsflow.strategies.until import AllFinished, PoolSize
 from ttsflow.strategies.verify import Verify
@@ -39,6 +45,7 @@ from ttsflow.testing import FakeEngine, FakeEnginePart, FakeTask, FakeVerifierPa
 from ttsflow.testing.contracts import (
     CostContract,
     EngineContract,
+    MeterContract,
     PartContract,
     StageContract,
     TaskContract,
@@ -151,6 +158,7 @@ WATCHES = {
     "more": FirstFinished(3, refill=2),
     "last_finished": LastFinished(2, ThinkingEnded("1", 3)),
     "low_confidence": LowConfidence(group=2, top=1),
+    "repetition": Repetition(times=2, least=2),
 }
 
 
@@ -186,12 +194,39 @@ class TestOutcomeVerifiers(VerifierContract):
     whole = True
 
 
-COSTS = {"tokens": Tokens(prompt=0.1, verifier=0.2), "seconds": Seconds(), "requests": Requests()}
+COSTS = {
+    "tokens": Tokens(prompt=0.1, verifier=0.2),
+    "seconds": Seconds(),
+    "requests": Requests(),
+    "joules": Joules(),
+    "money": Money(output=8.0),
+    "flops": Flops("smollm2-135m", context=100),
+    "roofline": RooflineSeconds(Hardware(80, 100, 1000), "smollm2-135m"),
+}
 
 
 @parts(**COSTS)
 class TestCosts(CostContract):
     pass
+
+
+METERS = {"none": NoMeter(), "model": PowerModel(60.0, idle_watts=20.0)}
+
+
+@parts(**METERS)
+class TestMeters(MeterContract):
+    def test_keeps_the_protocol(self, part):
+        assert isinstance(part, MeterPart)
+
+
+class TestRAPL(MeterContract):
+    @pytest.fixture
+    def part(self, tmp_path):
+        zone = tmp_path / "intel-rapl:0"
+        zone.mkdir()
+        for name, text in {"name": "package-0", "energy_uj": "5", "max_energy_range_uj": "1000"}.items():
+            (zone / name).write_text(text)
+        return RAPL(str(tmp_path))
 
 
 TASKS = {
@@ -224,3 +259,5 @@ def test_every_shipped_part_of_these_kinds_is_held_to_its_contract():
     assert set(ENGINES) == set(PARTS["engine"])
     assert set(PATHS) == set(PARTS["paths"])
     assert set(COSTS) == set(PARTS["cost"])
+    # Those of GPUs need one: their own tests hold them to it on made-up boards.
+    assert {*METERS, "rapl", "nvml", "power"} == set(PARTS["meter"])

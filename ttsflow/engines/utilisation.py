@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import threading
 import time
 from collections.abc import Sequence
 from typing import Any, Protocol
+
+from ttsflow.errors import ConfigError, MissingExtra
+from ttsflow.meters.boards import nvml_started
 
 __all__ = ["CPUMeter", "GPUMeter", "Meter", "gpu_meter"]
 
@@ -33,10 +35,14 @@ class CPUMeter:
         self._cores = len(os.sched_getaffinity(0))
         self._wall, self._busy = time.perf_counter(), time.process_time()
 
+    def busy(self) -> float:
+        """Return the seconds for which all cores together would have worked: CPU seconds / cores."""
+        return (time.process_time() - self._busy) / self._cores
+
     def stop(self) -> dict[str, float]:
         """Return ``cpu_utilisation``, from 0 to 1."""
-        wall, busy = time.perf_counter() - self._wall, time.process_time() - self._busy
-        return {"cpu_utilisation": min(1.0, busy / (wall * self._cores))} if wall > 0 else {}
+        wall = time.perf_counter() - self._wall
+        return {"cpu_utilisation": min(1.0, self.busy() / wall)} if wall > 0 else {}
 
 
 class GPUMeter:
@@ -84,12 +90,8 @@ class GPUMeter:
 def gpu_meter(devices: Sequence[str]) -> GPUMeter | None:
     """Return a meter of the GPUs with these UUIDs; None without nvidia-ml-py, or where NVML refuses."""
     try:
-        nvml: Any = importlib.import_module("pynvml")
-    except ImportError:
-        return None
-    try:
-        nvml.nvmlInit()
-    except nvml.NVMLError:
+        nvml = nvml_started()
+    except (MissingExtra, ConfigError):
         return None
     try:
         handles = [nvml.nvmlDeviceGetHandleByUUID(uuid) for uuid in devices]

@@ -21,13 +21,14 @@ from typing import Any
 import pytest
 
 from ttsflow.ops import EngineRequest, Progress, Trace
-from ttsflow.protocols import CostModel, Engine, Stage, Task, Verifier, VerifierPart, Watch
+from ttsflow.protocols import CostModel, Engine, MeterPart, Stage, Task, Verifier, VerifierPart, Watch
 from ttsflow.testing.drive import run_fake
 from ttsflow.types import Answer, Candidate, Problem, Sampling, Usage
 
 __all__ = [
     "CostContract",
     "EngineContract",
+    "MeterContract",
     "StageContract",
     "TaskContract",
     "VerifierContract",
@@ -282,11 +283,31 @@ class CostContract(PartContract):
 
     def test_pure_and_monotone(self, part: CostModel) -> None:
         """Nothing costs nothing, more never costs less, and the same costs the same."""
-        small = Usage(prompt=10, output=5, requests=1, seconds=1.0, verifier=3)
+        small = Usage(prompt=10, output=5, requests=1, seconds=1.0, verifier=3, joules=2.0)
         assert part.unit
         assert part(Usage()) == 0
         assert 0 <= part(small) <= part(small + small)
         assert part(small) == part(small)
+
+
+class MeterContract(PartContract):
+    """A meter counts joules. Needs a fixture ``part`` that can be opened where the tests run."""
+
+    def test_counts_and_never_goes_back(self, part: MeterPart) -> None:
+        """It says what it is, starts near 0, and only climbs, also when the clock goes back."""
+        part.check()
+        meter = part.open()
+        if meter is None:
+            return
+        try:
+            assert meter.source
+            assert 0 <= meter.window < math.inf
+            readings = [meter.read(now) for now in (0.0, 1.0, 1.0, 0.5, 2.0, 1e6)]
+            assert all(math.isfinite(joules) and joules >= 0 for joules in readings)
+            assert readings == sorted(readings)
+        finally:
+            meter.close()
+            meter.close()
 
 
 class TaskContract(PartContract):

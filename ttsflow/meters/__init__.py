@@ -1,0 +1,1 @@
+"""Energy meters: joules since a meter was opened, and whose they are."""

@@ -13,6 +13,7 @@ from ttsflow.paths import PathsPart
 from ttsflow.protocols import (
     CostModel,
     EnginePart,
+    LoadPart,
     Predictor,
     Stage,
     Task,
@@ -33,6 +34,7 @@ PROTOCOLS: Mapping[Any, str] = {
     EnginePart: "engine",
     PathsPart: "paths",
     VerifierPart: "verifier",
+    LoadPart: "load",
     CostModel: "cost",
     Task: "task",
 }

@@ -20,7 +20,17 @@ from ttsflow.errors import ConfigError, PluginError, TtsflowError, UnknownPart, 
 __all__ = ["KINDS", "MOUNT", "Entry", "Kind", "Registry", "config_folder", "config_options"]
 
 Kind = Literal[
-    "stage", "watch", "until", "predictor", "engine", "paths", "verifier", "task", "cost", "strategy"
+    "stage",
+    "watch",
+    "until",
+    "predictor",
+    "engine",
+    "paths",
+    "verifier",
+    "task",
+    "load",
+    "cost",
+    "strategy",
 ]
 KINDS: tuple[str, ...] = get_args(Kind)
 

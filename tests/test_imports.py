@@ -21,7 +21,7 @@ LAYERS = (
     "ops",
     "protocols",
     "paths",
-    "strategies verifiers tasks costs meters engines parts recordings library",
+    "strategies verifiers tasks costs meters load engines parts recordings library",
     "build origins plugins ledger shape trace",
     "sharing",
     "planning",
@@ -45,7 +45,7 @@ HOMES = {
     "hydra": {"config", "loading", "repository", "translate", "sweep", "cli"},
     "omegaconf": {"config", "loading", "replace", "translate", "sweep", "cli"},
     "pluggy": {"hookspecs", "plugins"},
-    "torch": {"engines"},
+    "torch": {"engines", "load"},
     "vllm": {"engines"},
     "transformers": {"engines"},
 }

@@ -85,6 +85,13 @@ PARTS: dict[str, dict[str, str]] = {
         "recorded": "ttsflow.tasks.recorded:Recorded",
         "simulated": "ttsflow.tasks.simulated:SimulatedTask",
     },
+    "load": {
+        "none": "ttsflow.load.idle:NoLoad",
+        "cpu": "ttsflow.load.cpu:CPULoad",
+        "nvml": "ttsflow.load.gpu:NVMLLoad",
+        "queue": "ttsflow.load.queued:QueueLoad",
+        "trace": "ttsflow.load.written:TraceLoad",
+    },
     "cost": {
         "tokens": "ttsflow.costs.basic:Tokens",
         "seconds": "ttsflow.costs.basic:Seconds",

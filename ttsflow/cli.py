@@ -143,6 +143,7 @@ COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
     "profile": commands.profile,
     "replay-table": commands.replay_table,
     "plan": commands.plan,
+    "load": commands.load,
     "list": commands.what,
     "explain": commands.explain,
     "plugins": commands.plugins,

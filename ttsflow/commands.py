@@ -20,6 +20,7 @@ __all__ = [
     "Parser",
     "doctor",
     "explain",
+    "load",
     "overridden",
     "plan",
     "plugins",
@@ -116,6 +117,13 @@ def doctor(argv: Sequence[str]) -> int:
 
     show_findings(args.folder)
     return 0
+
+
+def load(argv: Sequence[str]) -> int:
+    """Keep cores or a GPU busy for a share of the time, for experiments with the load of others."""
+    from ttsflow.load.command import main
+
+    return main(argv, Parser(prog="ttsflow load", description=load.__doc__))
 
 
 def plan(argv: Sequence[str]) -> int:

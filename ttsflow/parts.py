@@ -13,6 +13,7 @@ from ttsflow.paths import PathsPart
 from ttsflow.protocols import (
     CostModel,
     EnginePart,
+    LoadPart,
     MeterPart,
     Predictor,
     Stage,
@@ -34,6 +35,7 @@ PROTOCOLS: Mapping[Any, str] = {
     EnginePart: "engine",
     PathsPart: "paths",
     VerifierPart: "verifier",
+    LoadPart: "load",
     CostModel: "cost",
     MeterPart: "meter",
     Task: "task",

@@ -22,6 +22,8 @@ __all__ = [
     "EnginePart",
     "Expecting",
     "Leaping",
+    "LoadMonitor",
+    "LoadPart",
     "MeterPart",
     "Observer",
     "Outlook",
@@ -305,6 +307,41 @@ class VerifierPart(Protocol):
 
     def open(self) -> Verifier:
         """Return the working verifier."""
+        ...
+
+
+@runtime_checkable
+class LoadMonitor(Protocol):
+    """Says how busy others keep what a run works on; own work must not show."""
+
+    def read(self, now: float, problem: int) -> float:
+        """Return the load of others, from 0 (none) to 1 (all of it).
+
+        ``now`` are seconds of the engine's clock, which may be virtual; ``problem`` is the place of the
+        question that asks among all of the run, from 0. What looks at this machine goes by its own clock. It
+        may be asked as often as one likes.
+        """
+        ...
+
+    def close(self) -> None:
+        """Free all resources; may be called twice."""
+        ...
+
+
+@runtime_checkable
+class LoadPart(Protocol):
+    """Settings of a load monitor.
+
+    One that looks at the engine has a method ``open_on(engine, own)`` besides, which is then called instead
+    of ``open``, ``own`` a function that returns how many requests of this run are on the engine.
+    """
+
+    def check(self) -> None:
+        """Refuse what this machine lacks, before anything opens. Raises ``MissingExtra``, ``ConfigError``."""
+        ...
+
+    def open(self) -> LoadMonitor:
+        """Return the monitor at work; errors as in ``check``."""
         ...
 
 

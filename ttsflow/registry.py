@@ -28,6 +28,7 @@ Kind = Literal[
     "paths",
     "verifier",
     "task",
+    "load",
     "cost",
     "meter",
     "strategy",

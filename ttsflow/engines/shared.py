@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 from ttsflow.engines.utilisation import Meter
 from ttsflow.ops import EngineRequest, Progress
@@ -126,6 +127,12 @@ class Port:
         """Return what the engine has counted, for all users together."""
         own: Callable[[], dict[str, float]] | None = getattr(self._core.engine, "counters", None)
         return own() if own is not None else {}
+
+    @property
+    def load(self) -> Callable[[], Any] | None:
+        """What says how busy the engine is with the requests of all users, None where it does not tell."""
+        own: Callable[[], Any] | None = getattr(self._core.engine, "load", None)
+        return own
 
     def meter(self) -> Meter | None:
         """Begin to measure how busy the device is, as far as the engine can."""

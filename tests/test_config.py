@@ -115,7 +115,7 @@ def test_every_config_file_builds_and_says_what_it_is(option):
     # What was recorded belongs to one engine, whose file it reads.
     engine = ["engine=replay"] if name == "recorded" else []
     mapping = compose([f"{group}={name}", *engine])[group]
-    if group in ("engine", "task") or (group == "verifier" and mapping):
+    if group in ("engine", "task", "load") or (group == "verifier" and mapping):
         assert build(group, mapping, group, registry)
     elif group == "cost":
         assert all(build("cost", cost, name, registry) for name, cost in mapping.items())

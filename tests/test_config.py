@@ -117,7 +117,7 @@ def test_every_config_file_builds_and_says_what_it_is(option):
     # What a machine takes is for its owner to say.
     watts = ["meter.busy_watts=65"] if option == "meter/model" else []
     mapping = compose([f"{group}={name}", *engine, *watts])[group]
-    if group in ("engine", "task", "meter") or (group == "verifier" and mapping):
+    if group in ("engine", "task", "load", "meter") or (group == "verifier" and mapping):
         assert build(group, mapping, group, registry)
     elif group == "cost":
         assert all(build("cost", cost, name, registry) for name, cost in mapping.items())

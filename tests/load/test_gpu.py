@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from ttsflow.errors import ConfigError, MissingExtra
+from ttsflow.load import gpu
 from ttsflow.load.gpu import NVMLLoad, NVMLMonitor
 
 OTHER = 4_000_000  # above the highest id of a process
@@ -67,6 +68,8 @@ def sample(pid, share, when):
 
 @pytest.fixture
 def nvml(monkeypatch):
+    monkeypatch.setattr(gpu, "_numbered_as_nvml_does", lambda: True)
+
     def install(broken=None):
         made = NVML(broken)
         monkeypatch.setitem(sys.modules, "pynvml", made)
@@ -157,6 +160,25 @@ def test_a_gpu_that_tells_no_processes_apart(nvml):
     assert monitor.read(0.0, 0) == 0.5
     monitor.close()
     assert made.open == 0
+
+
+def test_in_a_container_processes_have_other_numbers(nvml, monkeypatch, tmp_path):
+    made = nvml()
+    monkeypatch.undo()
+    monkeypatch.setitem(sys.modules, "pynvml", made)
+    (tmp_path / "self/ns").mkdir(parents=True)
+    (tmp_path / "self/ns/pid").symlink_to("pid:[4026532198]")
+    monkeypatch.setattr(gpu, "PROC", tmp_path)
+    with pytest.raises(ConfigError, match="--pid=host"):
+        NVMLLoad().check()
+    monitor = NVMLLoad(otherwise="board", smooth=0).open()
+    assert monitor.read(0.0, 0) == 0.8
+    monitor.close()
+    (tmp_path / "self/ns/pid").unlink()
+    (tmp_path / "self/ns/pid").symlink_to("pid:[4026531836]")
+    NVMLLoad().check()
+    (tmp_path / "self/ns/pid").unlink()
+    NVMLLoad().check()
 
 
 def test_without_driver_or_package(nvml, monkeypatch):

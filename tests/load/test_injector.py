@@ -16,7 +16,7 @@ from ttsflow.errors import ConfigError, MissingExtra, TtsflowError
 from ttsflow.load import injector as module
 from ttsflow.load import own
 from ttsflow.load.command import plan
-from ttsflow.load.cpu import CPULoad
+from ttsflow.load.cpu import CPULoad, spent
 from ttsflow.load.injector import Injector
 
 
@@ -68,18 +68,22 @@ def test_it_reaches_a_level_says_so_and_ends_at_once():
 
 @pytest.mark.slow
 def test_half_a_core_is_half_a_core():
-    found = []
-    # A busy machine gives less; one of a few tries is enough to see what is meant.
-    while len(found) < 5 and not any(abs(share - 0.5) <= 0.15 for share in found):
+    left = 0.0
+    for _ in range(3):
         with Injector(0.5, threads=1) as load:
             (worker,) = workers()
-            before, begun = sum(worker.cpu_times()[:2]), time.monotonic()
+            machine, before, begun = spent(), sum(worker.cpu_times()[:2]), time.monotonic()
             time.sleep(2)
-            seconds = time.monotonic() - begun
-            found.append((sum(worker.cpu_times()[:2]) - before) / seconds)
-            stretch = load.set(0.0)
-        assert stretch.achieved == pytest.approx(found[-1], abs=0.1)
-    assert any(abs(share - 0.5) <= 0.15 for share in found), found
+            reached = (sum(worker.cpu_times()[:2]) - before) / (time.monotonic() - begun)
+            busy, total = (after - then for after, then in zip(spent(), machine, strict=True))
+            assert load.set(0.0).achieved == pytest.approx(reached, abs=0.1)
+        assert reached < 0.65
+        left = 1 - busy / total
+        if reached > 0.35:
+            return
+    if left < 0.2:
+        pytest.skip(f"others leave {left:.0%} of this machine")
+    pytest.fail(f"reached {reached:.2f} though {left:.0%} of the machine was left")
 
 
 @pytest.mark.slow
@@ -123,6 +127,7 @@ def test_the_command_ends_on_a_signal_and_leaves_nothing(number, code):
     assert gone(worker, within=0.5)
 
 
+@pytest.mark.slow
 def test_a_worker_that_is_killed_is_said_and_cleared_away():
     with Injector(0.0, threads=1) as load:
         os.kill(load._process.pid, signal.SIGKILL)
@@ -182,6 +187,7 @@ def test_bad_settings_start_nothing(settings, place):
 # --- the command ------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_schedule_is_played_and_said(capsys):
     assert cli.main(["load", "--levels", "0,0.1", "--each", "0.2", "--threads", "1"]) == 0
     lines = capsys.readouterr().out.splitlines()

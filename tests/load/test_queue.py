@@ -8,7 +8,10 @@ import pytest
 from ttsflow.engines.decorated import Decorated
 from ttsflow.engines.shared import share
 from ttsflow.errors import ConfigError
+from ttsflow.load.idle import NoLoad
+from ttsflow.load.opening import open_load
 from ttsflow.load.queued import QueueLoad
+from ttsflow.load.written import TraceLoad
 from ttsflow.testing import FakeEngine
 
 
@@ -65,6 +68,14 @@ def test_through_what_stands_around_an_engine():
 def test_an_engine_that_does_not_tell_is_refused(outer):
     with pytest.raises(ConfigError, match=r"has none. Known: vllm"):
         QueueLoad().open_on(outer)
+
+
+def test_a_run_opens_what_looks_at_its_engine_there():
+    made = engine(4, 4)
+    monitor = open_load(QueueLoad(smooth=0), made, lambda: 6)
+    assert monitor.read(0.0, 0) == 2 / 6
+    assert open_load(TraceLoad((0.3,)), made, lambda: 6).read(0.0, 0) == 0.3
+    assert open_load(NoLoad(), FakeEngine(), lambda: 0).read(0.0, 0) == 0.0
 
 
 def test_it_does_not_open_without_an_engine():

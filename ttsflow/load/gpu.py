@@ -10,10 +10,13 @@ from typing import Any, Literal
 
 from ttsflow.errors import ConfigError, MissingExtra
 from ttsflow.load.cpu import EVERY
-from ttsflow.load.own import Family
+from ttsflow.load.own import PROC, Family
 from ttsflow.load.smooth import SMOOTH, Smooth, check_smooth
 
 __all__ = ["NVMLLoad", "NVMLMonitor"]
+
+#: The PID namespace that a machine starts with: PROC_PID_INIT_INO of linux/proc_ns.h.
+_FIRST = "pid:[4026531836]"
 
 #: Seconds that NVML is asked about; it takes a sample of every process several times a second at best.
 _BACK = 1.0
@@ -24,9 +27,9 @@ class NVMLLoad:
     """The share of time in which other processes keep the GPUs busy, as NVML tells it, smoothed over time.
 
     ``devices`` are numbers in NVML's order or UUIDs; the mean of all counts. Own are this process and all it
-    has started. Where the GPU does not tell processes apart (parts of a GPU, some drivers), ``otherwise``
-    refuse ends it, and board takes the whole board, own work included. ``smooth`` is the time constant in
-    seconds.
+    has started. Where they cannot be told from others (parts of a GPU, some drivers, containers, whose
+    processes NVML numbers as their host does), ``otherwise`` refuse ends it, and board takes the whole board,
+    own work included. ``smooth`` is the time constant in seconds.
     """
 
     devices: tuple[int | str, ...] = (0,)
@@ -76,19 +79,22 @@ class NVMLLoad:
             ) from error
 
     def _apart(self, nvml: Any, handles: Sequence[Any]) -> bool:
-        """Return whether every device tells its processes apart; refuse what must not be mixed."""
+        """Return whether own work can be told from others' on every device; refuse what must not be mixed."""
+        cause = (
+            "" if _numbered_as_nvml_does() else "processes have other numbers in this container; --pid=host"
+        )
         try:
             for handle in handles:
                 _samples(nvml, handle, time.time() - _BACK)
         except nvml.NVMLError as error:
-            if self.otherwise == "board":
-                return False
+            cause = str(error)
+        if cause and self.otherwise == "refuse":
             raise ConfigError(
-                f"this GPU does not tell whose work it does ({error}). With `board` the whole board counts, "
+                f"NVML does not tell whose work the GPU does ({cause}). With `board` the whole board counts, "
                 "this run's own work included.",
                 "otherwise",
-            ) from error
-        return True
+            )
+        return not cause
 
 
 class NVMLMonitor:
@@ -145,6 +151,14 @@ class NVMLMonitor:
         nvml, self._nvml = self._nvml, None
         if nvml is not None:
             nvml.nvmlShutdown()
+
+
+def _numbered_as_nvml_does() -> bool:
+    """Return whether this process has the number that the driver knows it by: not in a PID namespace."""
+    try:
+        return (PROC / "self/ns/pid").readlink().name == _FIRST
+    except OSError:
+        return True  # a kernel without namespaces
 
 
 def _samples(nvml: Any, handle: Any, since: float) -> list[Any]:

@@ -39,6 +39,7 @@ STRATEGIES = {
     "MV@4": ["strategy=majority", "strategy.n=4"],
     "Adaptive-Consistency": ["strategy=adaptive_consistency", "strategy.n=8"],
     "ESC": ["strategy=esc", "strategy.n=8", "strategy.window=4"],
+    "ladder": ["strategy=ladder", "strategy.n=8"],
 }
 
 
@@ -75,6 +76,12 @@ TARGETS = {
         "QwQ": Figures(77.04, 5.77, 85.3),
         "R1DistilQwen": Figures(67.74, 6.39, 78.7),
         "Dapo-Qwen-32B": Figures(49.40, 6.38, 41.4),
+    },
+    "ladder": {
+        "R1": Figures(79.15, 4.27, 49.5),
+        "QwQ": Figures(76.97, 4.28, 64.9),
+        "R1DistilQwen": Figures(67.70, 4.90, 64.5),
+        "Dapo-Qwen-32B": Figures(49.41, 4.92, 33.7),
     },
 }
 

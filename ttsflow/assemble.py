@@ -9,15 +9,20 @@ from typing import Any, NoReturn
 from ttsflow import plugins
 from ttsflow.acceleration import PLAIN, Acceleration
 from ttsflow.build import build, explain, field_names, fill, walk
+from ttsflow.control import ControllerPart
 from ttsflow.costs.hardware import Hardware
 from ttsflow.costs.plan import Plan, Sharing
 from ttsflow.errors import ConfigError
 from ttsflow.fingerprint import fingerprint
 from ttsflow.ledger import Budget
+from ttsflow.load.idle import NoLoad
+from ttsflow.measuring import check_meter, controllers_of, with_joules
 from ttsflow.memory import Memory, memory_of
+from ttsflow.meters.attribution import How
+from ttsflow.meters.plain import NoMeter
 from ttsflow.origins import naming
 from ttsflow.planning import planned
-from ttsflow.protocols import CostModel, EnginePart, Stage, Task, VerifierPart
+from ttsflow.protocols import CostModel, EnginePart, LoadPart, MeterPart, Stage, Task, VerifierPart
 from ttsflow.shape import check_shape, foreign
 from ttsflow.sharing import asked, sharing_of
 from ttsflow.types import Sampling
@@ -43,6 +48,9 @@ class Setup:
     budget: Budget
     sampling: Sampling
     acceleration: Acceleration = PLAIN
+    meter: MeterPart = field(default_factory=NoMeter)
+    attribution: How = "token_share"
+    load: LoadPart = field(default_factory=NoLoad)
     plan: Plan | None = None
     sharing: Sharing | None = None
     seed: int = 0
@@ -72,9 +80,19 @@ class Setup:
             "seed": self.seed,
             "limit": self.limit,
         }
+        if not isinstance(self.meter, NoMeter):
+            rest["meter"] = explain(self.meter, registry)
+        if self.controllers:
+            # What one question costs decides what is left for others.
+            rest |= {"load": explain(self.load, registry), "concurrency": self.concurrency}
         if self.acceleration.biased:
             rest["speculation"] = asdict(self.acceleration)["speculation"]
         return fingerprint({name: part and explain(part, registry) for name, part in parts.items()} | rest)
+
+    @property
+    def controllers(self) -> Mapping[ControllerPart, str]:
+        """The controllers of the strategy, and the unit that each spends."""
+        return controllers_of(self.strategy, self.budget)
 
     @property
     def asked(self) -> VerifierPart | None:
@@ -112,6 +130,7 @@ class _Root:
     limit: int | None = None
     trace: bool = True
     record: int = 0
+    attribution: How = "token_share"
 
     def __post_init__(self) -> None:
         if self.concurrency < 1:
@@ -140,7 +159,8 @@ def assemble(mapping: Mapping[str, Any], task: Task | None = None, *, checked: b
 def _assemble(mapping: Mapping[str, Any], task: Task | None, *, checked: bool) -> Setup:
     registry = plugins.load()
     root = fill(_Root, {key: mapping[key] for key in _Root.__slots__ if key in mapping}, "", registry)
-    costs = mapping.get("cost") or DEFAULT_COSTS
+    meter = build("meter", mapping.get("meter") or {"use": "none"}, "meter", registry)
+    costs = with_joules(mapping.get("cost") or DEFAULT_COSTS, meter)
     verifier = mapping.get("verifier")
     engine, faster = split_engine(mapping["engine"])
     setup = Setup(
@@ -152,6 +172,9 @@ def _assemble(mapping: Mapping[str, Any], task: Task | None, *, checked: bool) -
         budget=fill(Budget, mapping.get("budget") or {}, "budget", registry),
         sampling=fill(Sampling, mapping.get("sampling") or {}, "sampling", registry),
         acceleration=fill(Acceleration, faster, "engine", registry),
+        meter=meter,
+        attribution=root.attribution,
+        load=build("load", mapping.get("load") or {"use": "none"}, "load", registry),
         seed=root.seed,
         concurrency=root.concurrency,
         limit=root.limit,
@@ -238,6 +261,10 @@ def _engine(engine: Any, mapping: Mapping[str, Any]) -> EnginePart:
 def check(setup: Setup) -> None:
     """Refuse what each part alone cannot see: a strategy without what it needs."""
     setup.budget.check(setup.costs)
+    check_meter(setup.meter, setup.attribution, setup.costs, setup.engine, setup.concurrency)
+    if not setup.controllers and not isinstance(setup.load, NoLoad):
+        raise ConfigError("no part of this strategy looks at the load; atest_online does.", "load")
+    _ask(setup.load, "check", "load")
     _check_engine(setup)
     parts = list(walk(setup.strategy, "strategy"))
     given = {what for _, part in parts for what in getattr(part, "gives", ())}

@@ -28,6 +28,7 @@ PARTS: dict[str, dict[str, str]] = {
         "confidence": "ttsflow.strategies.confidence:Confidence",
         "probe": "ttsflow.strategies.probe:Probe",
         "recipe": "ttsflow.strategies.recipe:Recipe",
+        "ladder": "ttsflow.strategies.ladder:Ladder",
     },
     "watch": {
         "first_finished": "ttsflow.strategies.watches:FirstFinished",
@@ -91,6 +92,10 @@ PARTS: dict[str, dict[str, str]] = {
         "nvml": "ttsflow.load.gpu:NVMLLoad",
         "queue": "ttsflow.load.queued:QueueLoad",
         "trace": "ttsflow.load.written:TraceLoad",
+    },
+    "controller": {
+        "online": "ttsflow.controllers.online:Online",
+        "reserve": "ttsflow.controllers.reserve:Reserve",
     },
     "cost": {
         "tokens": "ttsflow.costs.basic:Tokens",

@@ -9,18 +9,21 @@ from __future__ import annotations
 import time
 import traceback
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ttsflow.acceleration import PLAIN, Acceleration
 from ttsflow.ahead import Ahead
+from ttsflow.control import ControllerPart
+from ttsflow.controlling import Controlling
 from ttsflow.decoding import Decoding
 from ttsflow.errors import ConfigError, EngineDead
 from ttsflow.flight import Case, Frame
 from ttsflow.ledger import Ledger
 from ttsflow.lineage import Lineage, content_id
+from ttsflow.metering import Metering
 from ttsflow.ops import Fork, Generate, Generated, Note, Quotation, Quote, Score, Scored
-from ttsflow.protocols import Expecting, Stage, Verifier
+from ttsflow.protocols import Expecting, LoadMonitor, Stage, Verifier
 from ttsflow.results import make_result, outcome_of
 from ttsflow.settle import Rules
 from ttsflow.status import Status
@@ -62,6 +65,9 @@ class Driver:
         on_step: Callable[[Status], None] | None = None,
         acceleration: Acceleration | None = None,
         on_round: Callable[[Sequence[int], int], object] | None = None,
+        controllers: Mapping[ControllerPart, str] | None = None,
+        metering: Metering | None = None,
+        load: LoadMonitor | None = None,
     ) -> None:
         self.strategy = strategy
         self.rules = rules
@@ -77,6 +83,12 @@ class Driver:
         #: Seconds in which the verifier and the engine of the run were advanced, one after the other.
         self.seconds = {"generator_seconds": 0.0, "verifier_seconds": 0.0}
         self.started = self.engine.now()
+        self._metering = metering
+        self._load = load
+        #: Problems that were deferred and are asked once more when all others have been.
+        self._again: deque[tuple[int, Problem]] = deque()
+        self._asked_twice: set[int] = set()
+        self.controlling = Controlling(ledger, controllers or {}, settle=self._settle, load=self._load_of)
         self._cases: dict[Case, None] = {}
         self._ready: deque[tuple[Frame, Any]] = deque()
         self._results: deque[Result] = deque()
@@ -101,6 +113,11 @@ class Driver:
             speculation=wanted.speculates,
         )
 
+    @property
+    def requests(self) -> int:
+        """Requests of this run that are on the engine."""
+        return len(self._decoding.live)
+
     def _round(self, candidates: Sequence[Candidate]) -> None:
         """Tell of a round that is to be scored: tokens of its steps, and how many candidates are about."""
         if self._on_round is not None:
@@ -115,10 +132,14 @@ class Driver:
         waiting = deque(enumerate(problems))
         self.started = self.engine.now()
         self.status.problems = len(problems)
+        self.controlling.begin(len(problems))
         try:
-            while waiting or self._cases or self._results:
+            while waiting or self._again or self._cases or self._results:
                 while self._results:
                     yield self._results.popleft()
+                if self._again and not waiting and not self._cases:
+                    waiting, self._again = self._again, waiting
+                    self.controlling.expect(len(waiting))
                 while waiting and len(self._cases) < self.concurrency and not self._run_stopped:
                     self._start(*waiting.popleft())
                 self._turn()
@@ -148,6 +169,8 @@ class Driver:
             moved = True
         self.seconds["verifier_seconds"] += scored - began
         self.seconds["generator_seconds"] += self.engine.now() - scored
+        if self._metering is not None:
+            self._metering.look(self.ledger.open, self.engine.now())
         if self.ledger.budget:
             self._enforce()
         if not moved and self._cases:
@@ -266,6 +289,8 @@ class Driver:
         return _WAITS
 
     def _quote(self, case: Case, op: Quote, now: float) -> Quotation:
+        if op.by is not None:
+            return self.controlling.quote(case, op, now, self.started)
         quotation = self.ledger.quote(case.account, op.samples, now, self.started)
         if quotation.short(op) is not None:
             self.capped.add(case.problem.id)
@@ -295,6 +320,15 @@ class Driver:
             self._fail(case, "the strategy left a state whose pool, answer or reason is not one.")
             return
         outcome, correct, reason = outcome_of(state), None, None
+        if (
+            outcome == "deferred"
+            and self.controlling.asks_again(case)
+            and case.index not in self._asked_twice
+        ):
+            self._asked_twice.add(case.index)
+            self._again.append((case.index, case.problem))
+            self._leave(case)
+            return
         try:
             correct = self.rules.task.correct(state.answer, case.problem)
         except Exception as error:  # noqa: BLE001 - a grader that breaks is an error, never "wrong"
@@ -316,11 +350,8 @@ class Driver:
         correct: bool | None = None,
         reason: str | None = None,
     ) -> None:
-        del self._cases[case]
-        self._verifying.finish(case)
-        self._ahead.closed(case)
         state = state.with_(stopped=state.early or case.account.early)
-        usage = self.ledger.close(case.account, self.engine.now())
+        usage = self._leave(case)
         self._record(
             make_result(
                 state,
@@ -333,13 +364,34 @@ class Driver:
             )
         )
 
+    def _leave(self, case: Case) -> Usage:
+        """Forget a problem and return what it has spent."""
+        del self._cases[case]
+        self._verifying.finish(case)
+        self._ahead.closed(case)
+        self._settle()
+        now = self.engine.now()
+        self.controlling.closed(case, now)
+        if self._metering is not None:
+            self._metering.end(case.account)
+        return self.ledger.close(case.account, now)
+
+    def _settle(self) -> None:
+        """Bring the joules of all problems up to date."""
+        if self._metering is not None:
+            self._metering.settle(self.ledger.open, self.engine.now())
+
+    def _load_of(self, problem: int) -> float:
+        return 0.0 if self._load is None else self._load.read(self.engine.now(), problem)
+
     def _refuse(self, index: int, problem: Problem) -> None:
         """Record a problem that never started: the run's funds are spent, or its engine is dead."""
         self.trace.event("start", problem.id, {"index": index})
         outcome: Outcome = "failed" if self.dead else "deferred"
         self.capped.add(problem.id)
         state = State(problem, stopped=None if self.dead else self._run_stopped)
-        self._record(make_result(state, outcome, Usage(), self.ledger.cost(Usage()), reason=self.dead))
+        nothing = self.ledger.nothing
+        self._record(make_result(state, outcome, nothing, self.ledger.cost(nothing), reason=self.dead))
 
     def _record(self, result: Result) -> None:
         self.status.done += 1

@@ -49,7 +49,7 @@ class Account:
 
     ``stopped`` is the limit it has reached, ``early`` why a watch last ended requests of it. ``live``
     requests with ``live_prompt`` and ``running`` tokens are under way; ``reserved`` is the price of
-    ``quoted`` samples that have not ended yet.
+    ``quoted`` samples that have not ended yet. ``joules`` are those read so far, None without a meter.
     """
 
     __slots__ = (
@@ -60,6 +60,7 @@ class Account:
         "early",
         "ended",
         "engine_steps",
+        "joules",
         "live",
         "live_prompt",
         "output",
@@ -75,8 +76,9 @@ class Account:
         "verifier",
     )
 
-    def __init__(self, started: float) -> None:
+    def __init__(self, started: float, joules: float | None = None) -> None:
         self.started = started
+        self.joules = joules
         self.ended: float | None = None
         self.prompt = self.cached = self.output = self.aborted = self.running = 0
         self.adopted = self.dropped = self.reused = 0
@@ -101,27 +103,32 @@ class Account:
             requests=self.requests,
             engine_steps=self.engine_steps,
             seconds=(self.ended if self.ended is not None else now) - self.started,
+            joules=self.joules,
         )
 
     def underway(self) -> Usage:
         """Return the part of the usage that belongs to requests still running."""
-        return Usage(prompt=self.live_prompt, output=self.running, requests=self.live)
+        none = None if self.joules is None else 0.0
+        return Usage(prompt=self.live_prompt, output=self.running, requests=self.live, joules=none)
 
 
 class Ledger:
-    """Accounts of all problems of a run, its cost models and its budget."""
+    """Accounts of all problems of a run, its cost models and its budget; ``metered``: joules are counted."""
 
-    def __init__(self, costs: Mapping[str, CostModel], budget: Budget) -> None:
+    def __init__(self, costs: Mapping[str, CostModel], budget: Budget, *, metered: bool = False) -> None:
         budget.check(costs)
         self.costs = costs
         self.budget = budget
         self.open: list[Account] = []
-        self.closed = Usage()
+        self.nothing = Usage(joules=0.0 if metered else None)
+        self.closed = self.nothing
+        #: What passes while a sequence grows, and nobody knows beforehand.
+        self._passing = Usage(seconds=1.0, joules=1.0 if metered else None)
         self._samples = 0
 
     def account(self, now: float) -> Account:
         """Open an account for a problem that starts now."""
-        account = Account(now)
+        account = Account(now, self.nothing.joules)
         self.open.append(account)
         return account
 
@@ -184,29 +191,38 @@ class Ledger:
         room = _FAR
         for unit, limit in limits.items():
             model = self.costs[unit]
-            if model(usage + Usage(seconds=1.0)) != model(usage):
+            if model(usage + self._passing) != model(usage):
                 return 1
             while room > 1 and model(usage + Usage(output=room * live, serial=room)) >= limit:
                 room //= 2
         return room
 
-    def quote(self, account: Account, samples: int, now: float, started: float) -> Quotation:
+    def quote(
+        self,
+        account: Account,
+        samples: int,
+        now: float,
+        started: float,
+        *,
+        known: Mapping[str, float] | None = None,
+    ) -> Quotation:
         """Return price and funds for ``samples`` more samples, and reserve their price.
 
         What other problems have reserved is not left to this one, so that many in flight cannot
-        overspend together.
+        overspend together. ``known`` are prices, by unit, that somebody knows better than this run's mean.
         """
         account.reserved.clear()
         account.quoted = 0
         usage, total = account.usage(now), self._run_usage(now, started)
         price: dict[str, float] = {}
         if self._samples:
-            ended = _less(total, sum((other.underway() for other in self.open), Usage()))
+            ended = _less(total, sum((other.underway() for other in self.open), self.nothing))
             price = {
                 unit: model(ended) / self._samples * samples
                 for unit, model in self.costs.items()
                 if samples and unit in {*self.budget.problem, *self.budget.run}
             }
+        price |= known or {}
         left: dict[str, float] = {}
         limits: dict[str, float] = {}
         for unit, limit in self.budget.problem.items():
@@ -242,4 +258,5 @@ def _less(usage: Usage, part: Usage) -> Usage:
     counts = {
         name: getattr(usage, name) - getattr(part, name) for name in Usage.__slots__ if name != "joules"
     }
-    return Usage(**counts, joules=usage.joules)
+    joules = None if usage.joules is None else usage.joules - (part.joules or 0.0)
+    return Usage(**counts, joules=joules)

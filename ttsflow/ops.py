@@ -14,6 +14,7 @@ from ttsflow.lineage import Path
 from ttsflow.types import Candidate, Finish, Sampling, State, Tokens, Usage
 
 if TYPE_CHECKING:
+    from ttsflow.control import ControllerPart
     from ttsflow.protocols import Outlook, Stage, Watch
 
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     "Generate",
     "Generated",
     "Note",
+    "Offer",
     "Op",
     "Progress",
     "Quotation",
@@ -131,11 +133,33 @@ class Fork:
 class Quote:
     """Ask what ``samples`` more samples would cost and what is left; reply: ``Quotation``.
 
-    ``reserve`` is the share of a limit below which the stage takes its funds for low.
+    ``reserve`` is the share of a limit below which the stage takes its funds for low. ``by`` is the part of a
+    controller that is asked as well; its word is the ``offer`` of the reply.
     """
 
     samples: int = 0
     reserve: float = 0.0
+    by: ControllerPart | None = None
+
+
+class Offer(NamedTuple):
+    """A controller's word on more samples: what they cost, and what they have to be worth.
+
+    ``price`` is the expected cost in ``unit``, ``margin`` what it may be above that; both are None and 0
+    while nothing is known. Samples that promise less stability for a unit of cost than ``rate`` are not worth
+    it. ``refused`` says why they are not granted, whatever they are worth; None when they are.
+    """
+
+    unit: str
+    price: float | None
+    margin: float = 0.0
+    rate: float = 0.0
+    refused: str | None = None
+
+    @property
+    def expected(self) -> float | None:
+        """What is set aside for them, in ``unit``: price and margin."""
+        return None if self.price is None else self.price + self.margin
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,13 +167,15 @@ class Quotation:
     """Prices and funds by budget unit. A unit without a limit is absent from ``left`` and ``limit``.
 
     ``price`` is the expected cost of the samples asked for, from the mean over this run so far; a
-    unit is absent from it until something was measured. ``spent`` is the problem's usage so far.
+    unit is absent from it until something was measured. ``spent`` is the problem's usage so far. ``offer`` is
+    that of the controller that was asked.
     """
 
     price: Mapping[str, float]
     left: Mapping[str, float]
     limit: Mapping[str, float]
     spent: Usage
+    offer: Offer | None = None
 
     def short(self, asked: Quote) -> str | None:
         """Return why the funds are low for what was asked; None when they are not."""

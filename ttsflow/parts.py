@@ -7,6 +7,7 @@ import typing
 from collections.abc import Iterator, Mapping
 from typing import Any, get_args
 
+from ttsflow.control import ControllerPart
 from ttsflow.errors import PluginError
 from ttsflow.order import AFTER
 from ttsflow.paths import PathsPart
@@ -38,6 +39,7 @@ PROTOCOLS: Mapping[Any, str] = {
     LoadPart: "load",
     CostModel: "cost",
     MeterPart: "meter",
+    ControllerPart: "controller",
     Task: "task",
 }
 

@@ -123,6 +123,7 @@ class Pipeline:
             versions=found,
             error=session.dead,
             work=session.work,
+            joules_source=session.joules_source,
             exact=session.exact,
         )
         return Run(tuple(done), summary)

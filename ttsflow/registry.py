@@ -31,6 +31,7 @@ Kind = Literal[
     "load",
     "cost",
     "meter",
+    "controller",
     "strategy",
 ]
 KINDS: tuple[str, ...] = get_args(Kind)

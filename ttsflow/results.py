@@ -14,6 +14,8 @@ def outcome_of(state: State) -> Outcome:
     """Return how a problem ended that ran to its last stage."""
     if state.answer is not None:
         return "answered"
+    if not state.pool and state.stopped is not None:
+        return "deferred"
     if state.pool and all(candidate.finish == "failed" for candidate in state.pool):
         return "failed"
     if any(candidate.finish in {"length", "step", "aborted"} for candidate in state.pool):

@@ -64,7 +64,11 @@ def run_config(mapping: Mapping[str, Any], folder: Path, *, show: bool = False) 
                     results.write(json.dumps(finite(result_record(done)), ensure_ascii=False) + "\n")
                     results.flush()
                     job.results.append(done)
-            job.engine = {"work": session.work, "exact": session.exact}
+            job.engine = {
+                "work": session.work,
+                "exact": session.exact,
+                "joules_source": session.joules_source,
+            }
         except ConfigError:
             job.end("failed", session.wall_seconds, error=traceback.format_exc(limit=0))
             raise

@@ -24,7 +24,10 @@ from ttsflow.engines.utilisation import Meter
 from ttsflow.errors import ConfigError
 from ttsflow.ledger import Budget, Ledger
 from ttsflow.lineage import derive
-from ttsflow.protocols import Engine, Task, Verifier
+from ttsflow.load.opening import open_load
+from ttsflow.metering import Metering
+from ttsflow.meters.plain import joules_source
+from ttsflow.protocols import EnergyMeter, Engine, LoadMonitor, Task, Verifier
 from ttsflow.settle import Rules
 from ttsflow.status import Status
 from ttsflow.timeline import Moment, Timeline
@@ -67,8 +70,13 @@ class Session:
         self.work: dict[str, float] = {}
         self.exact: dict[str, Any] | None = None
         self._engine: Engine | None = None
+        self._running: Driver | None = None
+        self._opened: list[EnergyMeter | LoadMonitor] = []
         #: Of a plan that is in force as long as the engines are open: says what the next run should have.
         self._replanner: Replanner | None = None
+        self.joules_source = "none"
+        #: What the controllers of the run have learnt, once it is over.
+        self.learnt: list[Mapping[str, Any]] = []
         self._verifier: Verifier | None = None
 
     def __enter__(self) -> Self:
@@ -149,7 +157,11 @@ class Session:
         setup = self.setup
         engine = accelerated(self._engine, setup.acceleration, budget=bool(setup.budget))
         watch = None if self._replanner is None else self._replanner.observe
-        driver = self._driver(engine, setup.acceleration, trace=trace, on_step=on_step, on_round=watch)
+        measures = self._measures(engine)
+        driver = self._driver(
+            engine, setup.acceleration, trace=trace, on_step=on_step, on_round=watch, **measures
+        )
+        self._running = driver
         begin: Callable[[], Meter | None] | None = getattr(self._engine, "meter", None)
         meter = begin() if begin is not None else None
         started, done = engine.now(), {}
@@ -164,8 +176,34 @@ class Session:
             self.work = counted(engine) | _counted(self._verifier) | driver.seconds
             self.work |= meter.stop() if meter is not None else {}
             self.work |= self._replanner.counters() if self._replanner is not None else {}
+            self.learnt = driver.controlling.state()
+            metering: Metering | None = measures.get("metering")
+            if metering is not None:
+                self.work["idle_joules"] = round(metering.idle, 6)
+            for open_one in self._opened:
+                open_one.close()
+            self._opened.clear()
         if setup.acceleration.check_exact and self.dead is None:
             self.exact = self._compared(problems, done, driver.capped)
+
+    def _measures(self, engine: Engine) -> dict[str, Any]:
+        """Open meter and load monitor of the run; return what the driver has to know of them."""
+        setup = self.setup
+        meter = setup.meter.open()
+        self.joules_source = joules_source(meter)
+        found: dict[str, Any] = {"controllers": setup.controllers}
+        if meter is not None:
+            self._opened.append(meter)
+            found["metering"] = Metering(meter, setup.attribution, engine.now())
+        if setup.controllers:
+            load = open_load(setup.load, self._engine or engine, self._own)
+            self._opened.append(load)
+            found["load"] = load
+        return found
+
+    def _own(self) -> int:
+        """Return how many requests of this run are on its engine."""
+        return 0 if self._running is None else self._running.requests
 
     def _driver(
         self, engine: Engine, acceleration: Acceleration, budget: Budget | None = None, **told: Any
@@ -183,7 +221,11 @@ class Session:
         return Driver(
             setup.strategy,
             rules,
-            Ledger(setup.costs, setup.budget if budget is None else budget),
+            Ledger(
+                setup.costs,
+                setup.budget if budget is None else budget,
+                metered=told.get("metering") is not None,
+            ),
             verifier=self._verifier,
             concurrency=setup.concurrency,
             acceleration=acceleration,

@@ -71,6 +71,7 @@ def summarize(
     fingerprint: str,
     planned: int,
     wall_seconds: float,
+    joules_source: str = "none",
     **extra: Any,
 ) -> Summary:
     """Return the summary of ``results``; ``names`` holds strategy, task and engine."""
@@ -101,7 +102,7 @@ def summarize(
         deferred=outcomes.count("deferred"),
         failed=outcomes.count("failed"),
         ungraded=sum(r.gold is not None and r.correct is None for r in results),
-        usage=_usage_keys(usage, wall_seconds),
+        usage=_usage_keys(usage, wall_seconds, joules_source),
         goodput=sum(result.path_tokens for result in results) / wall_seconds if wall_seconds > 0 else 0.0,
         cost=costs,
         stopped=stopped,
@@ -124,10 +125,10 @@ def _kinds(reasons: Iterable[str]) -> dict[str, int]:
     return kinds
 
 
-def _usage_keys(usage: Usage, wall_seconds: float) -> dict[str, float | int | str | None]:
+def _usage_keys(usage: Usage, wall_seconds: float, joules_source: str) -> dict[str, float | int | str | None]:
     tokens = ("prompt", "cached", "output", "aborted", "dropped", "adopted", "reused", "decoded")
     keys: dict[str, float | int | str | None] = {
         f"{name}_tokens": getattr(usage, name) for name in (*tokens, "verifier", "serial")
     }
     keys |= {"requests": usage.requests, "engine_steps": usage.engine_steps, "wall_seconds": wall_seconds}
-    return {**keys, "joules": usage.joules, "joules_source": "none"}
+    return {**keys, "joules": usage.joules, "joules_source": joules_source}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from ttsflow.engines.recorded_samples import RecordedSamples
 from ttsflow.engines.replay_live import ReplayEngine
@@ -34,6 +35,8 @@ class Replay:
     shuffle: int | None = None
     count: Count = "tokens"
     cut_votes: bool = False
+
+    virtual: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         _ = self.samples

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 from ttsflow.costs.hardware import Hardware
 from ttsflow.costs.models import ModelShape, shape_of
@@ -120,6 +120,8 @@ class Sim:
     kv_gib: float | None = None
     offload_gib: float = 0.0
     context: int | None = None
+
+    virtual: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_sizes(self)

@@ -53,6 +53,10 @@ class Forecast:
 
         Raises ``ConfigError`` when nothing was seen and there is no prior.
         """
+        return self.at((self.quantile,))[0]
+
+    def at(self, quantiles: Sequence[float]) -> list[float]:
+        """Return the same for other quantiles, which are given in ascending order."""
         seen = self._seen[-self._most :]
         weights = [math.exp((place - len(seen) + 1) / self.window) for place in range(len(seen))]
         old = math.exp(-self._count / self.window)
@@ -62,13 +66,14 @@ class Forecast:
         if not values:
             raise ConfigError("nothing was seen yet; give at least one value to begin with.", "prior")
         values.sort()
-        wanted = self.quantile * math.fsum(weight for _, weight in values)
+        whole = math.fsum(weight for _, weight in values)
+        found: list[float] = []
         reached = 0.0
         for value, weight in values:
             reached += weight
-            if reached >= wanted:
-                return value
-        return values[-1][0]  # rounding
+            while len(found) < len(quantiles) and reached >= quantiles[len(found)] * whole:
+                found.append(value)
+        return found + [values[-1][0]] * (len(quantiles) - len(found))  # rounding
 
     def state(self) -> dict[str, Any]:
         """Return all of it as plain data for JSON."""

@@ -36,6 +36,8 @@ class NVML:
 
     devices: tuple[int, ...] = ()
 
+    wall: ClassVar[bool] = True
+
     def __post_init__(self) -> None:
         check_devices(self.devices)
 

@@ -34,6 +34,8 @@ class Power:
     every: float = 0.05
     idle_watts: float = 0.0
 
+    wall: ClassVar[bool] = True
+
     def __post_init__(self) -> None:
         check_devices(self.devices)
         if not 0.001 <= self.every <= 10:

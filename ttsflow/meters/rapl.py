@@ -30,6 +30,8 @@ class RAPL:
 
     path: str = "/sys/class/powercap"
 
+    wall: ClassVar[bool] = True
+
     def check(self) -> None:
         """Refuse a machine whose counters are absent or closed."""
         self.open().close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from ttsflow.errors import ConfigError
 from ttsflow.lineage import derive
@@ -26,6 +27,8 @@ class FakeEnginePart:
     preempt: float = 0.0
     schedule_seed: int = 0
     dies_after: int | None = None
+
+    virtual: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         for name in ("capacity", "context"):

@@ -1,0 +1,67 @@
+"""What every controller has: prices that are learnt, and the settings that say how."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ttsflow.costs.online import OnlineCost
+from ttsflow.errors import ConfigError, DataError
+
+__all__ = ["Prices", "check_share", "open_prices"]
+
+
+@dataclass(frozen=True, slots=True)
+class Prices:
+    """How the price of samples is learnt (see ``ttsflow.costs.online``).
+
+    ``forgetting``: what a measurement still weighs after the next one. ``beta``: standard deviations of the
+    margin that is set aside above the price. ``prior``, where they are known beforehand, are the price of a
+    query, that of a sample in it, and what full load adds to each. ``start`` is a file that `ttsflow
+    calibrate`, or an earlier run, has written: what it has learnt is where this one begins.
+    """
+
+    forgetting: float = 0.98
+    beta: float = 2.0
+    prior: tuple[float, float, float, float] | None = None
+    start: str | None = None
+
+    def __post_init__(self) -> None:
+        if not 0 < self.forgetting <= 1:
+            raise ConfigError(f"a share above 0 and up to 1, got {self.forgetting}.", "forgetting")
+        if not 0 <= self.beta <= 100:
+            raise ConfigError(f"between 0 and 100 standard deviations, got {self.beta}.", "beta")
+        if self.prior is not None and self.start is not None:
+            raise ConfigError("prices begin as `start` says or as `prior` does; leave one out.", "prior")
+
+
+def open_prices(settings: Prices, unit: str) -> OnlineCost:
+    """Return prices in ``unit`` that begin as the settings say. Raises ``DataError`` for a file of none."""
+    if settings.start is None:
+        return OnlineCost(forgetting=settings.forgetting, beta=settings.beta, prior=settings.prior)
+    path = Path(settings.start).expanduser()
+    try:
+        saved: Any = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise DataError(f"{path}: there is no such file; `ttsflow calibrate` writes one.") from None
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path}: prices cannot be read: {type(error).__name__}: {error}") from error
+    if not isinstance(saved, Mapping) or not isinstance(saved.get("prices"), Mapping):
+        raise DataError(f"{path}: it holds no prices; `ttsflow calibrate` writes a file that does.")
+    if saved.get("unit") != unit:
+        raise ConfigError(
+            f"{path} has prices in {saved.get('unit')}, and this run counts {unit}.", "prices.start"
+        )
+    try:
+        return OnlineCost.from_state(saved["prices"])
+    except ValueError as error:
+        raise DataError(f"{path}: {error}") from error
+
+
+def check_share(value: float, name: str) -> None:
+    """Refuse what is no share above 0 and below 1."""
+    if not 0 < value < 1:
+        raise ConfigError(f"a share lies above 0 and below 1, got {value}.", name)

@@ -1,0 +1,115 @@
+"""The driver's side of controllers: they are asked, and told what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from ttsflow.control import Asking, Controller, ControllerPart
+from ttsflow.flight import Case
+from ttsflow.ledger import Ledger
+from ttsflow.ops import Quotation, Quote
+from ttsflow.types import Usage
+
+__all__ = ["Controlling"]
+
+
+class _Open(NamedTuple):
+    """What a problem was last quoted: by whom, under which load, and what it had spent before."""
+
+    by: ControllerPart
+    load: float
+    before: Usage
+
+
+class Controlling:
+    """The controllers of a run, by their parts.
+
+    ``settle`` brings the books up to date before they are read, ``load`` gives that of others for a
+    problem that asks. Samples that a budget ended midway tell nothing of a price, and are left out.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        parts: Mapping[ControllerPart, str],
+        *,
+        settle: Callable[[], None],
+        load: Callable[[int], float],
+    ) -> None:
+        self._ledger = ledger
+        self._units = parts
+        self._settle = settle
+        self._load = load
+        self._controllers: dict[ControllerPart, Controller] = {
+            part: part.open(unit) for part, unit in parts.items()
+        }
+        self._open: dict[Case, _Open] = {}
+        self._ahead = 0
+
+    def begin(self, problems: int) -> None:
+        """Begin a run of so many problems."""
+        self._ahead = problems
+        for part, controller in self._controllers.items():
+            controller.begin(problems, self._ledger.budget.run[self._units[part]])
+
+    def quote(self, case: Case, op: Quote, now: float, started: float) -> Quotation:
+        """Return price and funds of more samples as the controller of ``op`` sees them, and reserve them."""
+        part, account = op.by, case.account
+        assert part is not None
+        self._settle()
+        self.observe(case, now)
+        unit, load = self._units[part], self._load(case.index)
+        funds = self._ledger.quote(account, 0, now, started)
+        before = account.usage(now)
+        left, limit = funds.left[unit], self._ledger.budget.run[unit]
+        first = not account.requests
+        asking = Asking(op.samples, first, left, limit, self._ahead, load)
+        offer = self._controllers[part].offer(asking)
+        expected = offer.expected
+        known = {} if expected is None else {unit: expected}
+        quotation = self._ledger.quote(account, op.samples, now, started, known=known)
+        if first and case not in self._open:
+            # Granted or not, it is no longer one of those that wait for their first sample.
+            self._ahead -= 1
+        self._open[case] = _Open(part, load, before)
+        return replace(quotation, offer=offer)
+
+    def observe(self, case: Case, now: float) -> None:
+        """Tell the controller what the samples since the last quotation have cost, if there were any."""
+        quoted = self._open.get(case)
+        if quoted is None:
+            return
+        usage = case.account.usage(now)
+        samples = usage.requests - quoted.before.requests
+        if samples > 0 and case.account.stopped is None:
+            unit = self._units[quoted.by]
+            model = self._ledger.costs[unit]
+            self._controllers[quoted.by].observe(samples, quoted.load, model(usage) - model(quoted.before))
+            self._open[case] = quoted._replace(before=usage)
+
+    def closed(self, case: Case, now: float) -> None:
+        """Take in that a problem is over."""
+        quoted = self._open.get(case)
+        if quoted is None:
+            return
+        self._settle()
+        self.observe(case, now)
+        del self._open[case]
+        unit = self._units[quoted.by]
+        self._controllers[quoted.by].closed(self._ledger.costs[unit](case.account.usage(now)))
+
+    def expect(self, problems: int) -> None:
+        """Take in that so many problems, which had been deferred, are asked once more."""
+        self._ahead += problems
+
+    def asks_again(self, case: Case) -> bool:
+        """Return whether a problem that was deferred is to be asked once more."""
+        quoted = self._open.get(case)
+        again: bool = quoted is not None and getattr(quoted.by, "retry", False)
+        return again
+
+    def state(self) -> list[Mapping[str, Any]]:
+        """Return what the controllers have learnt, in the order of their stages."""
+        return [controller.state() for controller in self._controllers.values()]

@@ -1,0 +1,162 @@
+"""The stage that draws one rung of samples after the other, as long as more are worth their price."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from ttsflow.control import ControllerPart
+from ttsflow.errors import ConfigError
+from ttsflow.ops import Generate, Generated, Note, Offer, Op, Quotation, Quote, Request
+from ttsflow.protocols import Reply
+from ttsflow.strategies.aggregate import voters
+from ttsflow.strategies.climbing import plan
+from ttsflow.strategies.flow import Steps
+from ttsflow.strategies.generate import MOST
+from ttsflow.strategies.worth import rates, stability
+from ttsflow.types import State
+
+__all__ = ["Ladder"]
+
+_Word = Generator[Op, Reply, int | str]
+
+
+@dataclass(frozen=True, slots=True)
+class Ladder:
+    """Climbs the rungs of a vote (ATEST): each time it draws up to the next of ``rungs``, ``n`` at last.
+
+    It stops when today's leader wins the vote of all ``n`` samples with at least the chance ``settled``, or
+    when what more samples add to that chance, the stability, is not worth their cost. By ``gain`` that is
+    what the next rung adds (one_rung), or the best rate of all higher ones (best_rate): where one rung alone
+    can never change the leader, as at votes 2 to 1, the former stops. ``planned`` weighs every way to go on
+    against the price of a query and of each sample in it, and may leave rungs out.
+
+    Without ``controller`` a sample costs 1 and has to add ``worth`` in stability. With one, cost and rate are
+    its own, and it may refuse samples; where it refuses the first, the problem is deferred. ``min_samples`` are
+    drawn whatever they are worth, if they are granted. ``alpha`` and ``options`` are those of the urn that
+    foresees further votes (``ttsflow.strategies.worth``): ``options`` is how many answers there can be, None
+    for any number. A sample without an answer counts there as one that nobody shares.
+    """
+
+    n: int = 8
+    rungs: tuple[int, ...] = (1, 3, 4, 6, 8)
+    gain: Literal["best_rate", "one_rung", "planned"] = "best_rate"
+    worth: float = 0.02
+    settled: float = 0.99
+    min_samples: int = 1
+    alpha: float = 1.0
+    options: int | None = None
+    controller: ControllerPart | None = None
+
+    def __post_init__(self) -> None:
+        if not self.rungs or self.rungs[0] < 1 or sorted(set(self.rungs)) != [*self.rungs]:
+            raise ConfigError(f"numbers of samples that rise from at least 1, got {[*self.rungs]}.", "rungs")
+        if not 1 <= self.n <= MOST:
+            raise ConfigError(f"between 1 and {MOST:,} samples are drawn, got {self.n:,}.", "n")
+        if not 0 <= self.worth < 1:
+            raise ConfigError(f"stability lies between 0 and 1, got {self.worth}.", "worth")
+        if self.controller is not None and self.worth != Ladder.__dataclass_fields__["worth"].default:
+            raise ConfigError("a controller sets the rate itself; set it there, or leave it out.", "worth")
+        if not 0 < self.settled <= 1:
+            raise ConfigError(f"a chance above 0 and up to 1, got {self.settled}.", "settled")
+        if not 1 <= self.min_samples <= self.n:
+            raise ConfigError(f"between 1 and n={self.n}, got {self.min_samples}.", "min_samples")
+        if not self.alpha > 0:
+            raise ConfigError(f"must be above 0, got {self.alpha}.", "alpha")
+        if self.options is not None and self.options < 2:
+            raise ConfigError(f"a vote is between at least 2 answers, got {self.options}.", "options")
+
+    @property
+    def _rungs(self) -> tuple[int, ...]:
+        return (*(rung for rung in self.rungs if rung < self.n), self.n)
+
+    @property
+    def demand(self) -> int:
+        """New trajectories of a problem that this stage alone may start."""
+        return self.n
+
+    def __call__(self, state: State) -> Steps:
+        """Draw samples as long as they are worth it."""
+        while state.stopped is None:
+            drawn = len({candidate.path for candidate in state.pool})
+            higher = [rung for rung in self._rungs if rung > drawn]
+            if not higher:
+                return state
+            votes = self._votes(state, drawn)
+            chosen: int | str = self._settled(votes, drawn) or (yield from self._next(votes, drawn, higher))
+            if isinstance(chosen, str):
+                yield Note("ladder", {"reason": chosen, "samples": drawn})
+                return state.with_(ended=chosen) if drawn else state.with_(stopped=chosen)
+            got: Generated = yield Generate((Request(),) * (chosen - drawn))
+            pool = state.pool + got.candidates
+            state = state.with_(pool=pool, spent=got.spent, stopped=got.stopped or state.stopped)
+        return state
+
+    def _votes(self, state: State, drawn: int) -> tuple[int, ...]:
+        """Return the votes of each answer; a sample without one stands alone, as an answer nobody shares."""
+        votes = Counter(candidate.answer.key for candidate in voters(state.pool) if candidate.answer)
+        return (*votes.values(), *(1,) * (drawn - votes.total()))
+
+    def _settled(self, votes: Sequence[int], drawn: int) -> str | None:
+        """Return that the vote is settled, if it is."""
+        if drawn < self.min_samples:
+            return None
+        chance = stability(votes, self.n, self.alpha, self.options)
+        if chance < self.settled:
+            return None
+        return f"settled: the leader wins the vote of {self.n} with a chance of {chance:.3f}"
+
+    def _next(self, votes: Sequence[int], drawn: int, higher: Sequence[int]) -> _Word:
+        """Return to which rung to draw, or why to none; what that costs is set aside."""
+        if self.controller is None:
+            return self._worthy(votes, {rung: float(rung - drawn) for rung in higher}, drawn, self.worth)
+        offers: dict[int, Offer] = {}
+        for rung in higher if self.gain != "one_rung" else higher[:1]:
+            offers[rung] = yield from self._ask(rung - drawn)
+        first = offers[higher[0]]
+        if first.refused is not None:
+            return first.refused
+        costs = {rung: offer.expected for rung, offer in offers.items() if offer.expected}
+        chosen = self._worthy(votes, costs, drawn, first.rate) if costs else higher[0]
+        if isinstance(chosen, str):
+            return chosen
+        # The highest up to there that is granted. What is asked for last is set aside.
+        granted = max(rung for rung, offer in offers.items() if rung <= chosen and offer.refused is None)
+        if granted != [*offers][-1]:
+            yield from self._ask(granted - drawn)
+        return granted
+
+    def _ask(self, samples: int) -> Generator[Op, Reply, Offer]:
+        quotation: Quotation = yield Quote(samples, by=self.controller)
+        if quotation.offer is None:
+            msg = "a controller was asked and gave no offer."
+            raise RuntimeError(msg)
+        return quotation.offer
+
+    def _worthy(self, votes: Sequence[int], costs: Mapping[int, float], drawn: int, rate: float) -> int | str:
+        """Return to which rung it is worth to draw at these costs, or that it is not."""
+        needed = drawn < self.min_samples
+        if self.gain == "planned":
+            low, high = min(costs), max(costs)
+            each = (costs[high] - costs[low]) / (high - low) if high > low else costs[low] / (low - drawn)
+            fixed = max(0.0, costs[low] - each * (low - drawn))
+            rung, _ = plan(
+                votes,
+                self._rungs,
+                fixed=fixed * rate,
+                each=each * rate,
+                alpha=self.alpha,
+                options=self.options,
+            )
+            if rung is not None or needed:
+                return max(rung or 0, low)
+            return (
+                f"not worth it: no number of samples adds more stability than {rate:.3g} for a unit of cost"
+            )
+        found = rates(votes, costs, self.n, cost=costs, alpha=self.alpha, options=self.options)
+        gained = found[min(found)] if self.gain == "one_rung" else max(found.values())
+        if needed or gained >= rate:
+            return min(costs)
+        return f"not worth it: {gained:.3g} stability for a unit of cost, where {rate:.3g} is asked"

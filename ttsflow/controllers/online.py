@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ttsflow.control import Asking, Controller
-from ttsflow.controllers.prices import Prices, open_prices
+from ttsflow.controllers.prices import Prices, open_prices, short_of
 from ttsflow.costs.online import OnlineCost
 from ttsflow.errors import ConfigError
 from ttsflow.ops import Offer
@@ -67,7 +67,7 @@ class _Online:
     def _refused(self, asking: Asking, price: float) -> str | None:
         unit = self._unit
         if price > asking.left:
-            return f"{asking.samples} more would cost up to {price:.4g} {unit}, and {max(0.0, asking.left):.4g} are left"
+            return short_of(asking, price, unit)
         if not asking.first:
             return None
         share = asking.left / asking.ahead if self._part.carry else self._share

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ttsflow.control import Asking
 from ttsflow.costs.online import OnlineCost
 from ttsflow.errors import ConfigError, DataError
 
-__all__ = ["Prices", "check_share", "open_prices"]
+__all__ = ["Prices", "open_prices", "short_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +62,7 @@ def open_prices(settings: Prices, unit: str) -> OnlineCost:
         raise DataError(f"{path}: {error}") from error
 
 
-def check_share(value: float, name: str) -> None:
-    """Refuse what is no share above 0 and below 1."""
-    if not 0 < value < 1:
-        raise ConfigError(f"a share lies above 0 and below 1, got {value}.", name)
+def short_of(asking: Asking, price: float, unit: str) -> str:
+    """Return what to say where funds are less than a price."""
+    left = max(0.0, asking.left)
+    return f"{asking.samples} more would cost up to {price:.4g} {unit}, and {left:.4g} are left"

@@ -9,7 +9,7 @@ from typing import Any
 
 from ttsflow.control import Asking, Controller
 from ttsflow.controllers.online import REFERENCE
-from ttsflow.controllers.prices import Prices, open_prices
+from ttsflow.controllers.prices import Prices, open_prices, short_of
 from ttsflow.costs.online import OnlineCost
 from ttsflow.errors import ConfigError
 from ttsflow.load.forecast import PRIOR, Forecast
@@ -94,7 +94,7 @@ class _Reserve:
     def _refused(self, asking: Asking, price: float) -> str | None:
         unit = self._unit
         if price > asking.left:
-            return f"{asking.samples} more would cost up to {price:.4g} {unit}, and {max(0.0, asking.left):.4g} are left"
+            return short_of(asking, price, unit)
         if asking.first and asking.samples == 1:
             return None
         ahead = asking.ahead - asking.first

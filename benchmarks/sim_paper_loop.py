@@ -57,9 +57,13 @@ class Lengths:
 
 
 class Cell(NamedTuple):
-    """Goodput as published: mean tokens of a finished path / mean seconds of a problem."""
+    """Goodput as published: mean tokens of a finished path / mean seconds of a problem.
+
+    ``distinct`` are the distinct tokens of all finished paths per second: what siblings share counts once.
+    """
 
     goodput: float
+    distinct: float
     told: list[Any]
     work: Mapping[str, float]
 
@@ -119,7 +123,8 @@ def measure(
         results = list(session.run(list(setup.task.problems()), trace=lengths))
         work, seconds = session.work, session.wall_seconds
     told = [(r.id, r.answer, r.text, r.usage.output, r.usage.serial) for r in results]
-    return Cell(fmean(lengths.tokens) / (seconds / problems), told, work)
+    distinct = sum(result.path_tokens for result in results) / seconds
+    return Cell(fmean(lengths.tokens) / (seconds / problems), distinct, told, work)
 
 
 def _share(own: Mapping[str, Any], kv_gib: float) -> float:

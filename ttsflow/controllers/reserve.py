@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -69,7 +70,7 @@ class _Reserve:
         self._prices = prices
         self._rungs = (*(rung for rung in part.rungs if rung < part.n), part.n)
         # The worst that is possible stays so, however long it was not seen.
-        self._worst = Forecast(part.quantile, 1e9, part.loads)
+        self._worst = Forecast(part.quantile, 1e6, part.loads)
         self._usual = Forecast(0.5, part.window, part.loads)
         self._rate = 0.0
         self._factor = 1.0
@@ -113,12 +114,13 @@ class _Reserve:
 
     def _set_rate(self, asking: Asking) -> None:
         """Choose the rate at which the funds last, and foresee what this question takes at it."""
-        ahead = [self._line(load) for load in self._usual.at(_FIFTHS)]
-        funds = asking.left / asking.ahead / self._factor
-        low, high = 1e-12, 1e12
-        for _ in range(60):
+        ahead = Counter(self._line(load) for load in self._usual.at(_FIFTHS))
+        funds = len(_FIFTHS) * asking.left / asking.ahead / self._factor
+        usual = 1 / max(each for _, each in ahead)
+        low, high = 1e-6 * usual, 10 * usual
+        for _ in range(24):
             middle = math.sqrt(low * high)
-            if sum(self._spending(line, middle) for line in ahead) / len(ahead) > funds:
+            if sum(count * self._spending(line, middle) for line, count in ahead.items()) > funds:
                 low = middle
             else:
                 high = middle

@@ -6,6 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from ttsflow.errors import ConfigError
 
 __all__ = ["PRIOR", "Forecast"]
@@ -36,6 +38,7 @@ class Forecast:
             _finite(value, "prior")
         self.quantile, self.window, self.prior = quantile, window, tuple(prior)
         self._seen: list[float] = []
+        self._told: dict[tuple[float, ...], list[float]] = {}
         #: How many were followed by so many others that they are forgotten.
         self._most = math.ceil(-math.log(_LEAST) * window)
         self._count = 0
@@ -44,6 +47,7 @@ class Forecast:
         """Remember a value, which must be finite. Raises ``ConfigError``."""
         _finite(value, "value")
         self._seen.append(float(value))
+        self._told.clear()
         self._count += 1
         if len(self._seen) >= 2 * self._most:
             del self._seen[: -self._most]
@@ -57,23 +61,25 @@ class Forecast:
 
     def at(self, quantiles: Sequence[float]) -> list[float]:
         """Return the same for other quantiles, which are given in ascending order."""
-        seen = self._seen[-self._most :]
-        weights = [math.exp((place - len(seen) + 1) / self.window) for place in range(len(seen))]
+        wanted = tuple(quantiles)
+        if wanted not in self._told:
+            self._told[wanted] = self._at(wanted)
+        return self._told[wanted]
+
+    def _at(self, quantiles: tuple[float, ...]) -> list[float]:
+        seen = np.array(self._seen[-self._most :])
+        weights = np.exp(np.arange(1 - len(seen), 1) / self.window)
         old = math.exp(-self._count / self.window)
-        values = [*zip(seen, weights, strict=True)]
-        if old >= _LEAST or not seen:
-            values += [(value, max(old, _LEAST)) for value in self.prior]
-        if not values:
+        if old >= _LEAST or not len(seen):
+            seen = np.append(seen, self.prior)
+            weights = np.append(weights, np.full(len(self.prior), max(old, _LEAST)))
+        if not len(seen):
             raise ConfigError("nothing was seen yet; give at least one value to begin with.", "prior")
-        values.sort()
-        whole = math.fsum(weight for _, weight in values)
-        found: list[float] = []
-        reached = 0.0
-        for value, weight in values:
-            reached += weight
-            while len(found) < len(quantiles) and reached >= quantiles[len(found)] * whole:
-                found.append(value)
-        return found + [values[-1][0]] * (len(quantiles) - len(found))  # rounding
+        order = np.argsort(seen, kind="stable")
+        reached = np.cumsum(weights[order])
+        # What rounding leaves above the whole is the last.
+        places = np.searchsorted(reached, np.array(quantiles) * reached[-1])
+        return [float(seen[order[min(place, len(order) - 1)]]) for place in places]
 
     def state(self) -> dict[str, Any]:
         """Return all of it as plain data for JSON."""

@@ -38,31 +38,55 @@ def plan(
     both in stability: price times the stability that a unit of cost has to bring. Without any vote stopping
     is worth nothing. Raises ``ValueError`` for a vote of more than ``LARGEST``.
     """
-    most = rungs[-1]
-    if most > LARGEST:
-        raise ValueError(f"plans are made for votes of up to {LARGEST}, this one has {most}.")
-    known: dict[Votes, Prospect] = {}
+    if rungs[-1] > LARGEST:
+        raise ValueError(f"plans are made for votes of up to {LARGEST}, this one has {rungs[-1]}.")
     start = tuple(sorted((count for count in votes if count), reverse=True))
+    # In two digits, so that prices that hardly differ have one table.
+    policy = _policy(tuple(rungs), _rounded(fixed), _rounded(each), alpha, options)
+    rung, value = policy.best(start)
+    return rung, value - policy.stopping(start)
 
-    def best(votes: Votes) -> Prospect:
-        if votes not in known:
-            drawn = sum(votes)
-            stop = stability(votes, most, alpha, options) if votes else 0.0
-            found: Prospect = None, stop
-            for rung in rungs:
-                if rung > drawn:
-                    more = rung - drawn
-                    mean = sum(
-                        chance * best(then)[1] for then, chance in _further(votes, more, alpha, options)
-                    )
-                    value = mean - fixed - each * more
-                    if value > found[1] + 1e-12:
-                        found = rung, value
-            known[votes] = found
-        return known[votes]
 
-    rung, value = best(start)
-    return rung, value - (stability(start, most, alpha, options) if start else 0.0)
+class _Policy:
+    """The best plans at fixed prices, each worked out when it is first needed."""
+
+    def __init__(
+        self, rungs: tuple[int, ...], fixed: float, each: float, alpha: float, options: int | None
+    ) -> None:
+        self._rungs = rungs
+        self._fixed = fixed
+        self._each = each
+        self._alpha = alpha
+        self._options = options
+        self._known: dict[Votes, Prospect] = {}
+
+    def stopping(self, votes: Votes) -> float:
+        """Return what votes are worth when no more are drawn."""
+        return stability(votes, self._rungs[-1], self._alpha, self._options) if votes else 0.0
+
+    def best(self, votes: Votes) -> Prospect:
+        """Return the rung to draw to, None for no more, and what the votes are worth then."""
+        if votes in self._known:
+            return self._known[votes]
+        drawn = sum(votes)
+        found: Prospect = None, self.stopping(votes)
+        for rung in self._rungs:
+            if rung > drawn:
+                more = rung - drawn
+                after = _further(votes, more, self._alpha, self._options)
+                mean = sum(chance * self.best(then)[1] for then, chance in after)
+                value = mean - self._fixed - self._each * more
+                if value > found[1] + 1e-12:
+                    found = rung, value
+        self._known[votes] = found
+        return found
+
+
+_policy = lru_cache(maxsize=1 << 12)(_Policy)
+
+
+def _rounded(price: float) -> float:
+    return float(f"{price:.2g}")
 
 
 @lru_cache(maxsize=1 << 12)

@@ -35,9 +35,9 @@ class Ladder:
 
     Without ``controller`` a sample costs 1 and has to add ``worth`` in stability. With one, cost and rate are
     its own, and it may refuse samples; where it refuses the first, the problem is deferred. ``min_samples``
-    are drawn whatever they are worth, if they are granted. ``alpha`` and ``options`` are those of the urn that
-    foresees further votes (``ttsflow.strategies.worth``): ``options`` is how many answers there can be, None
-    for any number. A sample without an answer counts there as one that nobody shares.
+    are drawn whatever they are worth, if they are granted. ``alpha`` and ``options`` are those of the urn
+    that foresees further votes (``ttsflow.strategies.worth``): ``options`` is how many answers there can be,
+    None for any number. A sample without an answer counts there as one that nobody shares.
     """
 
     n: int = 8

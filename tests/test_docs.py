@@ -245,6 +245,17 @@ def shown(value):
     return f"`{json.dumps(value)}`"
 
 
+def spread(key, field):
+    """Yield a setting and its default; one that holds settings and is no part gives these."""
+    if field.default_factory is not dataclasses.MISSING:
+        value = field.default_factory()
+        if dataclasses.is_dataclass(value) and plugins.load().entry_of(type(value)) is None:
+            for inner in dataclasses.fields(value):
+                yield f"{key}.{inner.name}", shown(getattr(value, inner.name))
+            return
+    yield key, shown_default(field)
+
+
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "strategy"])
 def test_every_setting_of_a_part_is_described(kind):
     registry = plugins.load()
@@ -252,7 +263,8 @@ def test_every_setting_of_a_part_is_described(kind):
     for entry in own(kind):
         fields = schema(registry.get(kind, entry.name))
         for key, (field, _) in fields.items():
-            wanted.add((f"`{entry.name}`", f"`{key}`", shown_default(field)))
+            for name, default in spread(key, field):
+                wanted.add((f"`{entry.name}`", f"`{name}`", default))
         if not fields:
             wanted.add((f"`{entry.name}`", "-", ""))
     told = {row for row in rows(section(page("parts.md"), kind), 3) if row[0].startswith("`")}

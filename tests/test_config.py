@@ -217,7 +217,11 @@ def test_a_defaults_list_may_refer_to_a_choice(folder):
             "strategy",
             "there is no strategy 'majorty'. Did you mean 'majority'? Known: adaptive",
         ),
-        ("+strategy=foo", "strategy", "there is no strategy 'foo'. Known: adaptive_consistency, beam_search"),
+        (
+            "+strategy=foo",
+            "strategy",
+            "there is no strategy 'foo'. Known: adaptive_consistency, atest_online",
+        ),
         ("+strategy=ffs", "strategy", "write strategy=NAME without `+`"),
         ("strategy=null", "", "a group takes the name of one of its files"),
         ("~strategy", "strategy", "it cannot be removed"),

@@ -37,6 +37,7 @@ class Prices:
             raise ConfigError(f"between 0 and 100 standard deviations, got {self.beta}.", "beta")
         if self.prior is not None and self.start is not None:
             raise ConfigError("prices begin as `start` says or as `prior` does; leave one out.", "prior")
+        OnlineCost(forgetting=self.forgetting, beta=self.beta, prior=self.prior)
 
 
 def open_prices(settings: Prices, unit: str) -> OnlineCost:
@@ -57,9 +58,17 @@ def open_prices(settings: Prices, unit: str) -> OnlineCost:
             f"{path} has prices in {saved.get('unit')}, and this run counts {unit}.", "prices.start"
         )
     try:
-        return OnlineCost.from_state(saved["prices"])
+        return OnlineCost.from_state(_under(saved["prices"], settings))
     except ValueError as error:
         raise DataError(f"{path}: {error}") from error
+
+
+def _under(state: Mapping[str, Any], settings: Prices) -> Mapping[str, Any]:
+    """Return a saved state as it goes on under other settings."""
+    model = state.get("model")
+    if isinstance(model, Mapping):
+        model = {**model, "forgetting": settings.forgetting}
+    return {**state, "beta": settings.beta, "model": model}
 
 
 def short_of(asking: Asking, price: float, unit: str) -> str:

@@ -75,7 +75,9 @@ class Controlling:
         known = {} if expected is None else {unit: expected}
         samples = op.samples if offer.refused is None else 0
         quotation = self._ledger.quote(account, samples, now, started, known=known)
-        self._open[case] = _Open(part, load, account.usage(now))
+        if case not in self._open or not case.live:
+            # What runs of other branches is observed with what comes of this.
+            self._open[case] = _Open(part, load, account.usage(now))
         return replace(quotation, offer=offer)
 
     def _own(self, case: Case, unit: str, samples: int, offer: Offer, now: float) -> Offer:

@@ -119,6 +119,7 @@ class Ledger:
         budget.check(costs)
         self.costs = costs
         self.budget = budget
+        self.metered = metered
         self.open: list[Account] = []
         self.nothing = Usage(joules=0.0 if metered else None)
         self.closed = self.nothing

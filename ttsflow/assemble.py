@@ -16,7 +16,7 @@ from ttsflow.errors import ConfigError
 from ttsflow.fingerprint import fingerprint
 from ttsflow.ledger import Budget
 from ttsflow.load.idle import NoLoad
-from ttsflow.measuring import check_meter, controllers_of, with_joules
+from ttsflow.measuring import check_controllers, check_meter, controllers_of, with_joules
 from ttsflow.memory import Memory, memory_of
 from ttsflow.meters.attribution import How
 from ttsflow.meters.plain import NoMeter
@@ -262,6 +262,7 @@ def check(setup: Setup) -> None:
     """Refuse what each part alone cannot see: a strategy without what it needs."""
     setup.budget.check(setup.costs)
     check_meter(setup.meter, setup.attribution, setup.costs, setup.engine, setup.concurrency)
+    check_controllers(setup.strategy, setup.budget)
     if not setup.controllers and not isinstance(setup.load, NoLoad):
         raise ConfigError("no part of this strategy looks at the load; atest_online does.", "load")
     _ask(setup.load, "check", "load")

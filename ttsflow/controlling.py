@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from ttsflow.control import Asking, Controller, ControllerPart
 from ttsflow.flight import Case
 from ttsflow.ledger import Ledger
-from ttsflow.ops import Quotation, Quote
+from ttsflow.ops import Offer, Quotation, Quote
 from ttsflow.types import Usage
 
 __all__ = ["Controlling"]
@@ -61,25 +61,40 @@ class Controlling:
         self._settle()
         self.observe(case, now)
         unit, load = self._units[part], self._load(case.index)
-        funds = self._ledger.quote(account, 0, now, started)
-        before = account.usage(now)
-        left, limit = funds.left[unit], self._ledger.budget.run[unit]
+        left, limit = self._ledger.left(account, unit, now, started), self._ledger.budget.run[unit]
         first = not account.requests
-        asking = Asking(op.samples, first, left, limit, self._ahead, load)
-        offer = self._controllers[part].offer(asking)
-        expected = offer.expected
-        known = {} if expected is None else {unit: expected}
-        quotation = self._ledger.quote(account, op.samples, now, started, known=known)
-        if first and case not in self._open:
+        if case not in self._open:
             # Granted or not, it is no longer one of those that wait for their first sample.
             self._ahead -= 1
-        self._open[case] = _Open(part, load, before)
+        asking = Asking(op.samples, first, left, limit, self._ahead + first, load)
+        offer = self._controllers[part].offer(asking)
+        if not first and offer.refused is None:
+            offer = self._own(case, unit, op.samples, offer, now)
+        # What is refused is not set aside.
+        expected = offer.expected if offer.refused is None else None
+        known = {} if expected is None else {unit: expected}
+        samples = op.samples if offer.refused is None else 0
+        quotation = self._ledger.quote(account, samples, now, started, known=known)
+        if case not in self._open or not case.live:
+            # What runs of other branches is observed with what comes of this.
+            self._open[case] = _Open(part, load, account.usage(now))
         return replace(quotation, offer=offer)
 
+    def _own(self, case: Case, unit: str, samples: int, offer: Offer, now: float) -> Offer:
+        """Refuse what the problem's own budget would end midway, where it has one."""
+        limit, price = self._ledger.budget.problem.get(unit), offer.expected
+        if limit is None or price is None:
+            return offer
+        left = max(0.0, limit - self._ledger.costs[unit](case.account.usage(now)))
+        if price <= left:
+            return offer
+        told = f"{samples} more would cost up to {price:.4g} {unit}, and {left:.4g} are left to the problem"
+        return offer._replace(refused=told)
+
     def observe(self, case: Case, now: float) -> None:
-        """Tell the controller what the samples since the last quotation have cost, if there were any."""
+        """Tell the controller what the samples since the last quotation have cost, once all have ended."""
         quoted = self._open.get(case)
-        if quoted is None:
+        if quoted is None or case.live:
             return
         usage = case.account.usage(now)
         samples = usage.requests - quoted.before.requests
@@ -93,8 +108,8 @@ class Controlling:
         """Take in that a problem is over."""
         quoted = self._open.get(case)
         if quoted is None:
+            self._ahead -= 1
             return
-        self._settle()
         self.observe(case, now)
         del self._open[case]
         unit = self._units[quoted.by]

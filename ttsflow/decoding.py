@@ -149,8 +149,12 @@ class Decoding:
             case.problem,
             case.prompt,
             priority=case.index,
-            # The tokens of an aborted request are known only if they were reported as they came.
-            stream=flight.observer is not None or bool(self.ledger.budget) or frame.parent is not None,
+            # The tokens of an aborted request are known only if they were reported as they came, and a meter
+            # shares its joules by them.
+            stream=flight.observer is not None
+            or bool(self.ledger.budget)
+            or self.ledger.metered
+            or frame.parent is not None,
         )
         case.live += 1
         case.account.requests += 1

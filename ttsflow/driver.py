@@ -50,7 +50,7 @@ class Driver:
     ``rules`` holds engine, task and sampling; ``verifier`` may be None when nothing asks for scores.
     ``on_step`` is called with the live status after every turn of the loop, ``on_round`` with the tokens of
     every step of a round that is to be scored, and how many candidates of all problems there are. ``dead``
-    is the reason when the engine died midway: the problems left are then failed with it.
+    is the reason when the engine or the meter died midway: the problems left are then failed with it.
     """
 
     def __init__(
@@ -78,6 +78,7 @@ class Driver:
         self.on_step = on_step
         self.status = Status()
         self.dead: str | None = None
+        self._engine_dead = False
         #: Problems in which a budget had a say: it ended or refused requests, or a stage found its funds low.
         self.capped: set[str] = set()
         #: Seconds in which the verifier and the engine of the run were advanced, one after the other.
@@ -146,7 +147,7 @@ class Driver:
                 while waiting and self._run_stopped:
                     self._refuse(*waiting.popleft())
         finally:
-            if self.dead is None:
+            if not self._engine_dead:
                 self._decoding.close()
                 self._ahead.close()
             self._verifying.close()
@@ -169,8 +170,7 @@ class Driver:
             moved = True
         self.seconds["verifier_seconds"] += scored - began
         self.seconds["generator_seconds"] += self.engine.now() - scored
-        if self._metering is not None:
-            self._metering.look(self.ledger.open, self.engine.now())
+        self._meter()
         if self.ledger.budget:
             self._enforce()
         if not moved and self._cases:
@@ -180,6 +180,13 @@ class Driver:
             time.sleep(0.0005)
         if self.on_step is not None:
             self._report(self.on_step)
+
+    def _meter(self) -> None:
+        if self._metering is None:
+            return
+        self._metering.look(self.ledger.open, self.engine.now())
+        if self._metering.dead is not None and self.dead is None:
+            self._die(self._metering.dead)
 
     def _step(self) -> None:
         busy = [case.account for case in self._cases if case.live]
@@ -191,9 +198,14 @@ class Driver:
             for account in busy if iterations > 1 else ():
                 account.engine_steps += iterations - 1
         except EngineDead as error:
-            self.dead = self._run_stopped = str(error)
-            for case in list(self._cases):
-                self._fail(case, self.dead)
+            self._engine_dead = True
+            self._die(str(error))
+
+    def _die(self, reason: str) -> None:
+        """Fail all problems that have not ended."""
+        self.dead = self._run_stopped = reason
+        for case in list(self._cases):
+            self._fail(case, reason)
 
     def _enforce(self) -> None:
         """End whatever has reached its limit; called after every engine step."""
@@ -290,6 +302,8 @@ class Driver:
 
     def _quote(self, case: Case, op: Quote, now: float) -> Quotation:
         if op.by is not None:
+            # What others have spent decides.
+            self.capped.add(case.problem.id)
             return self.controlling.quote(case, op, now, self.started)
         quotation = self.ledger.quote(case.account, op.samples, now, self.started)
         if quotation.short(op) is not None:
@@ -337,7 +351,7 @@ class Driver:
 
     def _fail(self, case: Case, reason: str, details: str | None = None) -> None:
         self.trace.event("failed", case.problem.id, {"reason": reason, "traceback": details})
-        self._decoding.cancel(case, self.dead)
+        self._decoding.cancel(case, self.dead if self._engine_dead else None)
         self._verifying.cancel(case)
         self._close(case, State(case.problem, stopped=case.account.stopped), "failed", reason=reason)
 

@@ -119,6 +119,7 @@ class Ledger:
         budget.check(costs)
         self.costs = costs
         self.budget = budget
+        self.metered = metered
         self.open: list[Account] = []
         self.nothing = Usage(joules=0.0 if metered else None)
         self.closed = self.nothing
@@ -228,18 +229,26 @@ class Ledger:
         for unit, limit in self.budget.problem.items():
             left[unit], limits[unit] = limit - self.costs[unit](usage), limit
         for unit, limit in self.budget.run.items():
-            held = sum(
-                max(0.0, other.reserved[unit] - self.costs[unit](other.underway()))
-                for other in self.open
-                if unit in other.reserved
-            )
-            funds = limit - self.costs[unit](total) - held
+            funds = self._left(account, unit, total)
             if funds < left.get(unit, float("inf")):
                 left[unit], limits[unit] = funds, limit
         if all(price.get(unit, 0.0) <= funds for unit, funds in left.items()):
             account.reserved.update(price)
             account.quoted = samples
         return Quotation(price, left, limits, usage)
+
+    def left(self, account: Account, unit: str, now: float, started: float) -> float:
+        """Return what of the run's limit is neither spent nor set aside for problems other than this one."""
+        return self._left(account, unit, self._run_usage(now, started))
+
+    def _left(self, account: Account, unit: str, total: Usage) -> float:
+        model = self.costs[unit]
+        held = sum(
+            max(0.0, other.reserved[unit] - model(other.underway()))
+            for other in self.open
+            if other is not account and unit in other.reserved
+        )
+        return self.budget.run[unit] - model(total) - held
 
     def _reached(self, scope: str, limits: Mapping[str, float], usage: Usage, *, live: bool) -> str | None:
         for unit, limit in limits.items():

@@ -13,7 +13,7 @@ from ttsflow.meters.attribution import check_attribution
 from ttsflow.meters.plain import NoMeter
 from ttsflow.protocols import CostModel, EnginePart, MeterPart
 
-__all__ = ["check_meter", "controllers_of", "with_joules"]
+__all__ = ["check_controllers", "check_meter", "controllers_of", "with_joules"]
 
 
 def controllers_of(strategy: Any, budget: Budget) -> dict[ControllerPart, str]:
@@ -23,9 +23,20 @@ def controllers_of(strategy: Any, budget: Budget) -> dict[ControllerPart, str]:
     """
     found: dict[ControllerPart, str] = {}
     for path, part in walk(strategy, "strategy"):
-        if isinstance(part, ControllerPart) and hasattr(part, "unit"):
+        if isinstance(part, ControllerPart):
             found[part] = _unit_of(part, path, budget)
     return found
+
+
+def check_controllers(strategy: Any, budget: Budget) -> None:
+    """Refuse a controller that has no funds, or that cannot begin as its settings say."""
+    units = controllers_of(strategy, budget)
+    for path, part in walk(strategy, "strategy"):
+        if isinstance(part, ControllerPart):
+            try:
+                part.open(units[part])
+            except ConfigError as error:
+                raise error.below(path) from error
 
 
 def _unit_of(part: ControllerPart, path: str, budget: Budget) -> str:

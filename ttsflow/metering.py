@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from ttsflow.errors import MeterDead
 from ttsflow.ledger import Account
 from ttsflow.meters.attribution import Attribution, How
 from ttsflow.protocols import EnergyMeter
@@ -15,9 +16,11 @@ class Metering:
     """Reads a meter as often as it is refreshed, and puts the joules into the accounts of problems.
 
     A window is shared by the tokens decoded in it, and by those alone: prompt tokens are read many at once.
+    ``dead`` is why the meter stopped answering; it is not asked again.
     """
 
     def __init__(self, meter: EnergyMeter, how: How, now: float) -> None:
+        self.dead: str | None = None
         self._meter = meter
         self._shares: Attribution[Account] = Attribution(how, meter.window)
         self._shares.begin(meter.read(now), now)
@@ -61,5 +64,12 @@ class Metering:
             self._shares.step(fresh)
 
     def _read(self, now: float) -> None:
-        for account, joules in self._shares.read(self._meter.read(now), now).items():
+        if self.dead is not None:
+            return
+        try:
+            reading = self._meter.read(now)
+        except MeterDead as error:
+            self.dead = str(error)
+            return
+        for account, joules in self._shares.read(reading, now).items():
             account.joules = (account.joules or 0.0) + joules

@@ -14,7 +14,7 @@ def outcome_of(state: State) -> Outcome:
     """Return how a problem ended that ran to its last stage."""
     if state.answer is not None:
         return "answered"
-    if not state.pool and state.stopped is not None:
+    if not state.pool and state.stopped is not None and not state.spent.requests:
         return "deferred"
     if state.pool and all(candidate.finish == "failed" for candidate in state.pool):
         return "failed"

@@ -61,10 +61,12 @@ def run_config(mapping: Mapping[str, Any], folder: Path, *, show: bool = False) 
                 display.loaded()
                 for result in session.run(problems, trace=trace, on_step=_watched(display.step)):
                     done = replace(result, fingerprint=job.fingerprint, versions=job.versions)
+                    # However the run ends, joules that are known have a source.
+                    job.engine["joules_source"] = session.joules_source
                     results.write(json.dumps(finite(result_record(done)), ensure_ascii=False) + "\n")
                     results.flush()
                     job.results.append(done)
-            job.engine = {
+            job.engine |= {
                 "work": session.work,
                 "exact": session.exact,
                 "joules_source": session.joules_source,

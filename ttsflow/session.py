@@ -157,10 +157,14 @@ class Session:
         setup = self.setup
         engine = accelerated(self._engine, setup.acceleration, budget=bool(setup.budget))
         watch = None if self._replanner is None else self._replanner.observe
-        measures = self._measures(engine)
-        driver = self._driver(
-            engine, setup.acceleration, trace=trace, on_step=on_step, on_round=watch, **measures
-        )
+        try:
+            measures = self._measures(engine)
+            driver = self._driver(
+                engine, setup.acceleration, trace=trace, on_step=on_step, on_round=watch, **measures
+            )
+        except BaseException:
+            self._close_measures()
+            raise
         self._running = driver
         begin: Callable[[], Meter | None] | None = getattr(self._engine, "meter", None)
         meter = begin() if begin is not None else None
@@ -180,9 +184,7 @@ class Session:
             metering: Metering | None = measures.get("metering")
             if metering is not None:
                 self.work["idle_joules"] = round(metering.idle, 6)
-            for open_one in self._opened:
-                open_one.close()
-            self._opened.clear()
+            self._close_measures()
         if setup.acceleration.check_exact and self.dead is None:
             self.exact = self._compared(problems, done, driver.capped)
 
@@ -201,6 +203,11 @@ class Session:
             found["load"] = load
         return found
 
+    def _close_measures(self) -> None:
+        for open_one in self._opened:
+            open_one.close()
+        self._opened.clear()
+
     def _own(self) -> int:
         """Return how many requests of this run are on its engine."""
         return 0 if self._running is None else self._running.requests
@@ -218,14 +225,12 @@ class Session:
             certainty=setup.certainty,
             keep_logprobs=setup.record > 0,
         )
+        metered = told.get("metering") is not None
+        costs = {name: cost for name, cost in setup.costs.items() if metered or not _in_joules(cost)}
         return Driver(
             setup.strategy,
             rules,
-            Ledger(
-                setup.costs,
-                setup.budget if budget is None else budget,
-                metered=told.get("metering") is not None,
-            ),
+            Ledger(costs, setup.budget if budget is None else budget, metered=metered),
             verifier=self._verifier,
             concurrency=setup.concurrency,
             acceleration=acceleration,
@@ -247,13 +252,24 @@ class Session:
         free = [problem for problem in problems if problem.id not in capped]
         count = math.ceil(self.setup.acceleration.check_exact * len(free))
         chosen = sorted(free, key=lambda problem: derive("exact", problem.id))[:count]
-        driver = self._driver(plain, PLAIN, Budget(problem=self.setup.budget.problem))
+        # Nobody meters it.
+        limits = {
+            unit: limit
+            for unit, limit in self.setup.budget.problem.items()
+            if not _in_joules(self.setup.costs[unit])
+        }
+        driver = self._driver(plain, PLAIN, Budget(problem=limits))
         again = {result.id: result for result in driver.run(chosen)}
         # A limit in seconds may be reached now though it was not before.
         compared = {name: result for name, result in again.items() if name not in driver.capped}
         differ = [name for name, result in compared.items() if _told(result) != _told(done[name])]
         skipped = len(problems) - len(free) + len(again) - len(compared)
         return {"checked": len(compared), "differ": sorted(differ), "skipped": skipped}
+
+
+def _in_joules(cost: Any) -> bool:
+    """Whether a cost model needs a meter."""
+    return "joules" in getattr(cost, "needs", ())
 
 
 def _counted(verifier: Verifier | None) -> dict[str, float]:

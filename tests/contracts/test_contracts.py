@@ -29,6 +29,7 @@ from ttsflow.strategies.confidence import Confidence, LowConfidence
 from ttsflow.strategies.dedup import Dedup
 from ttsflow.strategies.flow import Each, Repeat, Sequence, When
 from ttsflow.strategies.generate import GenerateStage
+from ttsflow.strategies.ladder import Ladder
 from ttsflow.strategies.lookahead import Lookahead
 from ttsflow.strategies.probe import Probe
 from ttsflow.strategies.recipe import Recipe
@@ -144,6 +145,7 @@ STAGES = {
         {"more": GenerateStage(2, unit="tokens", step_tokens=4), "probe": Probe(window=2)}, at_most=9
     ),
     "recipe": Recipe(4),
+    "ladder": Sequence({"climb": Ladder(), "vote": Aggregate()}),
     "budget_check": Sequence({"a": GenerateStage(2), "b": BudgetCheck(0.5, 9)}),
 }
 

@@ -755,6 +755,8 @@ def test_every_strategy_that_the_simulator_runs_is_played_back_from_its_own_trac
     """To the token, with probes, rollouts and what the cache found; and to the second."""
     words = [f"strategy={name}", "task=simulated", "task.size=3", "verifier=simulated"]
     words += [] if name in {"single", "recipe"} else ["strategy.n=8"]
+    # Those that are steered by a budget for the run need one.
+    words += ["budget.run.tokens=100000"] if name.startswith("atest") else []
     before = made(tmp_path / "made", *words, engine="sim")
     paths = f"engine.paths={{use: trace, run: '{tmp_path / 'made'}'}}"
     after = made(tmp_path / "played", *words, paths, engine="sim")

@@ -15,6 +15,10 @@ from ttsflow.errors import ConfigError, DataError
 __all__ = ["Prices", "open_prices", "short_of"]
 
 
+#: Where a controller has the file.
+_START = "prices.start"
+
+
 @dataclass(frozen=True, slots=True)
 class Prices:
     """How the price of samples is learnt (see ``ttsflow.costs.online``).
@@ -37,6 +41,7 @@ class Prices:
             raise ConfigError(f"between 0 and 100 standard deviations, got {self.beta}.", "beta")
         if self.prior is not None and self.start is not None:
             raise ConfigError("prices begin as `start` says or as `prior` does; leave one out.", "prior")
+        OnlineCost(forgetting=self.forgetting, beta=self.beta, prior=self.prior)
 
 
 def open_prices(settings: Prices, unit: str) -> OnlineCost:
@@ -47,19 +52,25 @@ def open_prices(settings: Prices, unit: str) -> OnlineCost:
     try:
         saved: Any = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise DataError(f"{path}: there is no such file; `ttsflow calibrate` writes one.") from None
+        raise DataError(f"{path}: there is no such file; `ttsflow calibrate` writes one.", _START) from None
     except (OSError, ValueError) as error:
-        raise DataError(f"{path}: prices cannot be read: {type(error).__name__}: {error}") from error
+        raise DataError(f"{path}: prices cannot be read: {type(error).__name__}: {error}", _START) from error
     if not isinstance(saved, Mapping) or not isinstance(saved.get("prices"), Mapping):
-        raise DataError(f"{path}: it holds no prices; `ttsflow calibrate` writes a file that does.")
+        raise DataError(f"{path}: it holds no prices; `ttsflow calibrate` writes a file that does.", _START)
     if saved.get("unit") != unit:
-        raise ConfigError(
-            f"{path} has prices in {saved.get('unit')}, and this run counts {unit}.", "prices.start"
-        )
+        raise ConfigError(f"{path} has prices in {saved.get('unit')}, and this run counts {unit}.", _START)
     try:
-        return OnlineCost.from_state(saved["prices"])
+        return OnlineCost.from_state(_under(saved["prices"], settings))
     except ValueError as error:
-        raise DataError(f"{path}: {error}") from error
+        raise DataError(f"{path}: {error}", _START) from error
+
+
+def _under(state: Mapping[str, Any], settings: Prices) -> Mapping[str, Any]:
+    """Return a saved state as it goes on under other settings."""
+    model = state.get("model")
+    if isinstance(model, Mapping):
+        model = {**model, "forgetting": settings.forgetting}
+    return {**state, "beta": settings.beta, "model": model}
 
 
 def short_of(asking: Asking, price: float, unit: str) -> str:

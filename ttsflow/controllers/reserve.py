@@ -51,6 +51,8 @@ class Reserve:
     def __post_init__(self) -> None:
         if not 1 <= self.n <= LARGEST:
             raise ConfigError(f"plans are made for 1 to {LARGEST} samples, got {self.n}.", "n")
+        if not self.rungs or self.rungs[0] < 1 or sorted(set(self.rungs)) != [*self.rungs]:
+            raise ConfigError(f"numbers of samples that rise from at least 1, got {[*self.rungs]}.", "rungs")
         if not 0 < self.quantile <= 1:
             raise ConfigError(f"a share above 0 and up to 1, got {self.quantile}.", "quantile")
         if not 1 <= self.window <= 1e9:

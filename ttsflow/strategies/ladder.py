@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from ttsflow.errors import ConfigError
 from ttsflow.ops import Generate, Generated, Note, Offer, Op, Quotation, Quote, Request
 from ttsflow.protocols import Reply
 from ttsflow.strategies.aggregate import voters
-from ttsflow.strategies.climbing import plan
+from ttsflow.strategies.climbing import LARGEST, plan
 from ttsflow.strategies.flow import Steps
 from ttsflow.strategies.generate import MOST
 from ttsflow.strategies.worth import rates, stability
@@ -37,7 +38,8 @@ class Ladder:
     its own, and it may refuse samples; where it refuses the first, the problem is deferred. ``min_samples``
     are drawn whatever they are worth, if they are granted. ``alpha`` and ``options`` are those of the urn
     that foresees further votes (``ttsflow.strategies.worth``): ``options`` is how many answers there can be,
-    None for any number. A sample without an answer counts there as one that nobody shares.
+    None for any number. A sample without an answer counts there as one that nobody shares; the urn has as
+    many answers as were seen where that is more than ``options``.
     """
 
     n: int = 8
@@ -55,6 +57,12 @@ class Ladder:
             raise ConfigError(f"numbers of samples that rise from at least 1, got {[*self.rungs]}.", "rungs")
         if not 1 <= self.n <= MOST:
             raise ConfigError(f"between 1 and {MOST:,} samples are drawn, got {self.n:,}.", "n")
+        if self.gain == "planned" and self.n > LARGEST:
+            raise ConfigError(
+                f"plans are made for up to {LARGEST} samples, got {self.n}; "
+                "`gain: best_rate` has no such limit.",
+                "n",
+            )
         if not 0 <= self.worth < 1:
             raise ConfigError(f"stability lies between 0 and 1, got {self.worth}.", "worth")
         if self.controller is not None and self.worth != Ladder.__dataclass_fields__["worth"].default:
@@ -63,8 +71,8 @@ class Ladder:
             raise ConfigError(f"a chance above 0 and up to 1, got {self.settled}.", "settled")
         if not 1 <= self.min_samples <= self.n:
             raise ConfigError(f"between 1 and n={self.n}, got {self.min_samples}.", "min_samples")
-        if not self.alpha > 0:
-            raise ConfigError(f"must be above 0, got {self.alpha}.", "alpha")
+        if not 0 < self.alpha < math.inf:
+            raise ConfigError(f"must be above 0 and finite, got {self.alpha}.", "alpha")
         if self.options is not None and self.options < 2:
             raise ConfigError(f"a vote is between at least 2 answers, got {self.options}.", "options")
 
@@ -87,12 +95,18 @@ class Ladder:
             votes = self._votes(state, drawn)
             chosen: int | str = self._settled(votes, drawn) or (yield from self._next(votes, drawn, higher))
             if isinstance(chosen, str):
+                if self.controller is not None:
+                    # Nothing stays set aside for samples that are not drawn.
+                    yield Quote()
                 yield Note("ladder", {"reason": chosen, "samples": drawn})
                 return state.with_(ended=chosen) if drawn else state.with_(stopped=chosen)
             got: Generated = yield Generate((Request(),) * (chosen - drawn))
             pool = state.pool + got.candidates
             state = state.with_(pool=pool, spent=got.spent, stopped=got.stopped or state.stopped)
         return state
+
+    def _options(self, votes: Sequence[int]) -> int | None:
+        return None if self.options is None else max(self.options, len(votes))
 
     def _votes(self, state: State, drawn: int) -> tuple[int, ...]:
         """Return the votes of each answer; a sample without one stands alone, as an answer nobody shares."""
@@ -103,7 +117,7 @@ class Ladder:
         """Return that the vote is settled, if it is."""
         if drawn < self.min_samples:
             return None
-        chance = stability(votes, self.n, self.alpha, self.options)
+        chance = stability(votes, self.n, self.alpha, self._options(votes))
         if chance < self.settled:
             return None
         return f"settled: the leader wins the vote of {self.n} with a chance of {chance:.3f}"
@@ -148,14 +162,15 @@ class Ladder:
                 fixed=fixed * rate,
                 each=each * rate,
                 alpha=self.alpha,
-                options=self.options,
+                options=self._options(votes),
             )
             if rung is not None or needed:
                 return max(rung or 0, low)
             return (
                 f"not worth it: no number of samples adds more stability than {rate:.3g} for a unit of cost"
             )
-        found = rates(votes, costs, self.n, cost=costs, alpha=self.alpha, options=self.options)
+        options = self._options(votes)
+        found = rates(votes, costs, self.n, cost=costs, alpha=self.alpha, options=options)
         gained = found[min(found)] if self.gain == "one_rung" else max(found.values())
         if needed or gained >= rate:
             return min(costs)

@@ -7,11 +7,14 @@ from typing import Any
 
 from ttsflow.acceleration import PLAIN, Acceleration
 from ttsflow.costs.basic import Requests, Seconds, Tokens
+from ttsflow.costs.prices import Joules
 from ttsflow.driver import Driver
 from ttsflow.engines.accelerated import accelerated
 from ttsflow.ledger import Budget, Ledger
+from ttsflow.measuring import controllers_of
+from ttsflow.metering import Metering
 from ttsflow.ops import Op
-from ttsflow.protocols import Engine, Stage, Task, Verifier
+from ttsflow.protocols import CostModel, EnergyMeter, Engine, LoadMonitor, Stage, Task, Verifier
 from ttsflow.settle import Rules
 from ttsflow.strategies.flow import run_stage
 from ttsflow.testing.fake import FakeEngine
@@ -49,11 +52,20 @@ def run_fake(
     certainty: bool = False,
     trace: Recorder | None = None,
     acceleration: Acceleration | None = None,
+    meter: EnergyMeter | None = None,
+    load: LoadMonitor | None = None,
 ) -> Mapping[str, Result]:
-    """Run a strategy on the fakes and return results by problem id."""
+    """Run a strategy on the fakes and return results by problem id.
+
+    With a ``meter`` joules are counted, and may be a budget; controllers of the strategy see ``load``.
+    """
+    budget = budget or Budget()
     task = task or FakeTask()
     engine = accelerated(engine or FakeEngine(), acceleration or PLAIN, budget=bool(budget))
-    ledger = Ledger({"tokens": Tokens(), "seconds": Seconds(), "requests": Requests()}, budget or Budget())
+    costs: dict[str, CostModel] = {"tokens": Tokens(), "seconds": Seconds(), "requests": Requests()}
+    if meter is not None:
+        costs["joules"] = Joules()
+    ledger = Ledger(costs, budget, metered=meter is not None)
     driver = Driver(
         strategy,
         Rules(engine, task, sampling or Sampling(), seed, logprobs, certainty=certainty),
@@ -62,5 +74,8 @@ def run_fake(
         trace=trace,
         concurrency=concurrency,
         acceleration=acceleration,
+        controllers=controllers_of(strategy, budget),
+        metering=None if meter is None else Metering(meter, "token_share", engine.now()),
+        load=load,
     )
     return {result.id: result for result in driver.run(problems or task.problems())}

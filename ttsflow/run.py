@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +20,7 @@ import yaml
 
 from ttsflow import interrupt
 from ttsflow.assemble import Setup, assemble
+from ttsflow.controllers.prices import LEARNT
 from ttsflow.display import Display
 from ttsflow.errors import ConfigError, TtsflowError
 from ttsflow.session import Session, versions
@@ -71,6 +72,7 @@ def run_config(mapping: Mapping[str, Any], folder: Path, *, show: bool = False) 
                 "exact": session.exact,
                 "joules_source": session.joules_source,
             }
+            _write_learnt(folder, session.learnt)
         except ConfigError:
             job.end("failed", session.wall_seconds, error=traceback.format_exc(limit=0))
             raise
@@ -134,6 +136,13 @@ def write_summary(folder: Path, summary: Summary) -> None:
     text = json.dumps(finite(summary.as_dict()), ensure_ascii=False, indent=2)
     partial.write_text(text + "\n", encoding="utf-8")
     os.replace(partial, folder / "summary.json")  # noqa: PTH105 - the atomic one
+
+
+def _write_learnt(folder: Path, learnt: Sequence[Mapping[str, Any]]) -> None:
+    """Write what controllers have learnt, for the setting ``start`` of a later run."""
+    for number, state in enumerate(learnt, 1):
+        name = LEARNT if number == 1 else f"{Path(LEARNT).stem}-{number}.json"
+        (folder / name).write_text(json.dumps(finite(state)) + "\n", encoding="utf-8")
 
 
 class _Job:

@@ -12,11 +12,14 @@ from ttsflow.control import Asking
 from ttsflow.costs.online import OnlineCost
 from ttsflow.errors import ConfigError, DataError
 
-__all__ = ["Prices", "open_prices", "short_of"]
+__all__ = ["LEARNT", "Prices", "open_prices", "short_of"]
 
 
 #: Where a controller has the file.
 _START = "prices.start"
+
+#: What a run writes into its folder.
+LEARNT = "learnt.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +28,8 @@ class Prices:
 
     ``forgetting``: what a measurement still weighs after the next one. ``beta``: standard deviations of the
     margin that is set aside above the price. ``prior``, where they are known beforehand, are the price of a
-    query, that of a sample in it, and what full load adds to each. ``start`` is a file that `ttsflow
-    calibrate`, or an earlier run, has written: what it has learnt is where this one begins.
+    query, that of a sample in it, and what full load adds to each. ``start`` is the file
+    `learnt.json` of an earlier run: where its prices were at the end these begin.
     """
 
     forgetting: float = 0.98
@@ -52,11 +55,13 @@ def open_prices(settings: Prices, unit: str) -> OnlineCost:
     try:
         saved: Any = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise DataError(f"{path}: there is no such file; `ttsflow calibrate` writes one.", _START) from None
+        raise DataError(
+            f"{path}: there is no such file; a run with a controller writes {LEARNT}.", _START
+        ) from None
     except (OSError, ValueError) as error:
         raise DataError(f"{path}: prices cannot be read: {type(error).__name__}: {error}", _START) from error
     if not isinstance(saved, Mapping) or not isinstance(saved.get("prices"), Mapping):
-        raise DataError(f"{path}: it holds no prices; `ttsflow calibrate` writes a file that does.", _START)
+        raise DataError(f"{path}: it holds no prices; a run with a controller writes {LEARNT}.", _START)
     if saved.get("unit") != unit:
         raise ConfigError(f"{path} has prices in {saved.get('unit')}, and this run counts {unit}.", _START)
     try:

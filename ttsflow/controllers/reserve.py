@@ -75,8 +75,9 @@ class _Reserve:
         self._worst = Forecast(part.quantile, 1e6, part.loads)
         self._usual = Forecast(0.5, part.window, part.loads)
         self._rate = 0.0
-        self._factor = 1.0
-        self._first = 0.0
+        #: Means of what questions took, and of what was foreseen for them.
+        self._took, self._foreseen = _Mean(), _Mean()
+        self._asked = 0
 
     def begin(self, problems: int, limit: float) -> None:
         """Begin a run, at the rate of ATEST until prices are known."""
@@ -84,15 +85,23 @@ class _Reserve:
 
     def offer(self, asking: Asking) -> Offer:
         """Return the price, or refuse what would be missing in the reserve."""
-        if asking.first and asking.samples == 1:
+        fresh = asking.first and asking.ahead != self._asked
+        if fresh:
+            self._asked = asking.ahead
             self._worst.observe(asking.load)
             self._usual.observe(asking.load)
         found = self._prices.estimate(asking.samples, asking.load)
         if found is None:
             return Offer(self._unit, None, rate=self._rate)
-        if asking.first and asking.samples == 1:
+        if fresh:
             self._set_rate(asking)
         return Offer(self._unit, found.mean, found.margin, self._rate, self._refused(asking, found.price))
+
+    @property
+    def _factor(self) -> float:
+        """How many times what is foreseen questions take."""
+        took, foreseen = self._took.value, self._foreseen.value
+        return min(4.0, max(0.25, took / foreseen)) if took > 0 and foreseen > 0 else 1.0
 
     def _refused(self, asking: Asking, price: float) -> str | None:
         unit = self._unit
@@ -115,7 +124,7 @@ class _Reserve:
         return 0.0 if one is None else ahead * one.mean
 
     def _set_rate(self, asking: Asking) -> None:
-        """Choose the rate at which the funds last, and foresee what this question takes at it."""
+        """Choose the rate at which the funds last."""
         ahead = Counter(self._line(load) for load in self._usual.at(_FIFTHS))
         funds = len(_FIFTHS) * asking.left / asking.ahead / self._factor
         usual = 1 / max(each for _, each in ahead)
@@ -127,7 +136,7 @@ class _Reserve:
             else:
                 high = middle
         self._rate = high
-        self._first = self._spending(self._line(asking.load), self._rate)
+        self._foreseen.add(self._spending(self._line(asking.load), self._rate))
 
     def _line(self, load: float) -> tuple[float, float]:
         """Return the price of a query and of each sample in it."""
@@ -150,15 +159,29 @@ class _Reserve:
 
     def closed(self, spent: float) -> None:
         """Learn how far questions cost what was foreseen."""
-        if self._first > 0 and spent > 0:
-            ratio = min(4.0, max(0.25, spent / self._first))
-            self._factor += (ratio - self._factor) / _MEMORY
-        self._first = 0.0
+        self._took.add(spent)
 
     def state(self) -> Mapping[str, Any]:
         """Return the prices, the rate, what questions cost against what was foreseen, and the loads."""
         told = {"rate": self._rate, "factor": self._factor, "loads": self._usual.state()}
         return {"unit": self._unit, "prices": self._prices.state()} | told
+
+
+class _Mean:
+    """A mean in which every number weighs a little less than the next; 0 before there is any."""
+
+    def __init__(self) -> None:
+        self._sum = self._weight = 0.0
+
+    def add(self, number: float) -> None:
+        """Take in a number."""
+        self._sum += (number - self._sum) / _MEMORY
+        self._weight += (1 - self._weight) / _MEMORY
+
+    @property
+    def value(self) -> float:
+        """The mean."""
+        return self._sum / self._weight if self._weight else 0.0
 
 
 def _effort(rungs: tuple[int, ...], ratio: float, each: float) -> tuple[float, float]:

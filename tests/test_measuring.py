@@ -98,7 +98,7 @@ WRONG = [
     (
         {"strategy": climbing(prices={"start": "/no/such/prices.json"})},
         f"{AT}.prices.start",
-        "/no/such/prices.json: there is no such file; `ttsflow calibrate` writes one",
+        "/no/such/prices.json: there is no such file; a run with a controller writes learnt.json",
     ),
     (
         {"strategy": {"use": "ladder", "gain": "best"}},

@@ -3,6 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ttsflow.costs.basic import Requests, Seconds, Tokens
+from ttsflow.costs.prices import Joules
 from ttsflow.errors import ConfigError
 from ttsflow.ledger import Budget, Ledger
 from ttsflow.types import Usage
@@ -179,3 +180,40 @@ def test_more_samples_may_end_than_were_quoted(quoted):
     assert book.quote(account, quoted, 0.0, 0.0).price["tokens"] == 10 * quoted
     spend(book, account, samples=quoted + 2, tokens=10)
     assert not any(account.reserved.values())
+
+
+def test_a_price_that_somebody_knows_better_is_the_one_that_is_set_aside():
+    book = ledger(run={"tokens": 100})
+    first, second = book.account(0.0), book.account(0.0)
+    spend(book, first, samples=1, tokens=10)
+    assert book.quote(first, 4, 0.0, 0.0, known={"tokens": 25.0}).price == {"tokens": 25.0}
+    assert book.quote(second, 0, 0.0, 0.0).left == {"tokens": 65}
+    # Before anything was measured it is the only one there is.
+    fresh = ledger(run={"tokens": 100})
+    one, other = fresh.account(0.0), fresh.account(0.0)
+    fresh.quote(one, 4, 0.0, 0.0, known={"tokens": 25.0})
+    assert fresh.quote(other, 0, 0.0, 0.0).left == {"tokens": 75}
+
+
+def test_what_is_left_of_a_run_is_what_others_have_not_set_aside():
+    book = ledger(run={"tokens": 100}, problem={"tokens": 20})
+    first, second = book.account(0.0), book.account(0.0)
+    spend(book, first, samples=1, tokens=5)
+    book.quote(first, 1, 0.0, 0.0, known={"tokens": 15.0})
+    assert book.left(first, "tokens", 0.0, 0.0) == 95
+    assert book.left(second, "tokens", 0.0, 0.0) == 80
+    book.quote(second, 0, 0.0, 0.0)
+    assert book.left(second, "tokens", 0.0, 0.0) == 80, "asking changes nothing"
+
+
+def test_with_a_meter_joules_start_at_nothing_and_without_one_they_are_unknown():
+    costs = COSTS | {"joules": Joules()}
+    plain, metered = Ledger(costs, Budget()), Ledger(costs, Budget(run={"joules": 9}), metered=True)
+    assert plain.close(plain.account(0.0), 1.0).joules is None
+    account = metered.account(0.0)
+    assert metered.nothing.joules == account.usage(1.0).joules == 0.0
+    account.live, account.requests = 1, 1
+    assert metered.room(0.0) == 1, "nobody knows how many joules a token takes"
+    account.joules = 9.0
+    assert metered.run_exceeded(0.0, 0.0, live=True) == "budget: 9 joules per run spent"
+    assert metered.close(account, 1.0).joules == metered.total(2.0).joules == 9.0

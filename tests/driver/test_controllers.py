@@ -10,7 +10,7 @@ from ttsflow.controllers.prices import Prices
 from ttsflow.controllers.reserve import Reserve
 from ttsflow.ledger import Budget
 from ttsflow.load.written import TraceLoad
-from ttsflow.ops import Offer
+from ttsflow.ops import Generate, Offer, Quote, Request
 from ttsflow.strategies.aggregate import Aggregate
 from ttsflow.strategies.flow import Each, Sequence
 from ttsflow.strategies.generate import GenerateStage
@@ -181,21 +181,31 @@ def test_problems_in_flight_do_not_overspend_together(part, concurrency, tools):
     assert sum(drawn) > 15
 
 
-def test_what_is_refused_is_not_set_aside():
-    class Greedy(_Heard):
+@dataclass(frozen=True)
+class Asks:
+    """Asks for samples and draws one, whatever it is told."""
+
+    by: Heard
+
+    def __call__(self, state):
+        yield Quote(3, by=self.by)
+        got = yield Generate((Request(),))
+        return state.with_(pool=got.candidates)
+
+
+@pytest.mark.parametrize(("refused", "left"), [("no", [1000.0, 1000.0]), (None, [1000.0, 400.0])])
+def test_what_is_granted_is_set_aside_and_what_is_refused_is_not(refused, left):
+    class Counted(_Heard):
         def offer(self, asking):
-            super().offer(asking)
-            return Offer("tokens", 400.0, 0.0, 0.0, "no" if asking.samples > 1 else None)
+            return super().offer(asking)._replace(refused=refused)
 
     class Part(Heard):
         def open(self, unit):
-            return Greedy(self)
+            return Counted(self)
 
-    part = Part()
-    run_fake(climbing(part), FakeTask(size=2).problems(), budget=tokens(1000), concurrency=2)
-    left = [asking.left for (asking,) in of(part, "offer") if asking.first]
-    # The first question sees all; the second one all but the sample that the first was granted.
-    assert left == [1000.0] * 6 + [600.0] * 6
+    part = Part(price=200.0)
+    run_fake(Asks(part), FakeTask(size=2).problems(), budget=tokens(1000), concurrency=2)
+    assert [asking.left for (asking,) in of(part, "offer")] == left
 
 
 def test_samples_that_a_problem_could_not_pay_itself_are_refused(tools):

@@ -263,12 +263,6 @@ def check(setup: Setup) -> None:
     setup.budget.check(setup.costs)
     check_meter(setup.meter, setup.attribution, setup.costs, setup.engine, setup.concurrency)
     check_controllers(setup.strategy, setup.budget)
-    if setup.controllers and setup.acceleration.check_exact:
-        raise ConfigError(
-            "with a controller answers depend on what other questions have cost, so that a share of them "
-            "cannot be run once more. Leave it 0.",
-            "engine.check_exact",
-        )
     if not setup.controllers and not isinstance(setup.load, NoLoad):
         raise ConfigError("no part of this strategy looks at the load; atest_online does.", "load")
     _ask(setup.load, "check", "load")

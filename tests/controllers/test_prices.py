@@ -74,7 +74,9 @@ def test_a_file_in_the_home_folder_is_found(saved, monkeypatch):
 
 
 def test_a_file_that_is_missing_says_who_writes_one(tmp_path):
-    with pytest.raises(DataError, match=r"none\.json: there is no such file; a run with a controller writes learnt.json"):
+    with pytest.raises(
+        DataError, match=r"none\.json: there is no such file; a run with a controller writes learnt.json"
+    ):
         open_prices(Prices(start=str(tmp_path / "none.json")), "joules")
 
 

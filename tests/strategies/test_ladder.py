@@ -326,7 +326,8 @@ def value(policy, votes, rungs, prices, urn):
     return mean - prices[0] - prices[1] * more
 
 
-PRICES = st.floats(0, 0.3)
+#: In two digits, as prices are rounded.
+PRICES = st.integers(0, 30).map(lambda hundredths: hundredths / 100)
 
 
 @settings(max_examples=30)

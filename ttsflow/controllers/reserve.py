@@ -95,7 +95,10 @@ class _Reserve:
             return Offer(self._unit, None, rate=self._rate)
         if fresh:
             self._set_rate(asking)
-        return Offer(self._unit, found.mean, found.margin, self._rate, self._refused(asking, found.price))
+        refused = self._refused(asking, found.price)
+        if fresh and refused is None:
+            self._foreseen.add(self._spending(self._line(asking.load), self._rate))
+        return Offer(self._unit, found.mean, found.margin, self._rate, refused)
 
     @property
     def _factor(self) -> float:
@@ -136,7 +139,6 @@ class _Reserve:
             else:
                 high = middle
         self._rate = high
-        self._foreseen.add(self._spending(self._line(asking.load), self._rate))
 
     def _line(self, load: float) -> tuple[float, float]:
         """Return the price of a query and of each sample in it."""
@@ -159,7 +161,8 @@ class _Reserve:
 
     def closed(self, spent: float) -> None:
         """Learn how far questions cost what was foreseen."""
-        self._took.add(spent)
+        if spent > 0:
+            self._took.add(spent)
 
     def state(self) -> Mapping[str, Any]:
         """Return the prices, the rate, what questions cost against what was foreseen, and the loads."""

@@ -21,7 +21,7 @@ LAYERS = (
     "ops",
     "protocols",
     "paths",
-    "strategies verifiers tasks costs meters load engines parts recordings library",
+    "strategies verifiers tasks costs controllers meters load engines parts recordings library",
     "build origins plugins ledger shape trace",
     "sharing",
     "planning",

@@ -13,8 +13,8 @@ over streams. For each model and budget:
 
 The reward is whether the answer is right, or "agreement": the chance, by the votes that the strategy cast,
 that its answer is that of the majority of eight (``ttsflow.strategies.urn``), since gold is not known in use.
-"nested" rewards also the strategies that would have needed only samples that were drawn; they are replayed on
-those at no cost. Accuracies in %.
+"nested" rewards also the strategies that never need more samples than the one that ran always draws; they are
+replayed on those at no cost. Accuracies in %.
 """
 
 from __future__ import annotations
@@ -53,16 +53,25 @@ BY_LENGTH = {
 }
 #: Guesses beforehand, in samples.
 ARMS = {"single": 1, "MV@4": 4, "MV@8": 8, "Adaptive-Consistency": 6, "ESC": 6, "FFS": 7, "LFS": 8}
+#: The fewest samples that end on their own, and the most that it takes to say what it would have done.
+WHOLE = {
+    "single": (1, 1),
+    "MV@4": (4, 4),
+    "MV@8": (8, 8),
+    "Adaptive-Consistency": (4, 8),
+    "ESC": (4, 8),
+    "FFS": (0, 8),
+    "LFS": (8, 8),
+}
 LEARNING = 200
 
 
 class Outcome(NamedTuple):
-    """What a strategy makes of one question: rewards from 0 to 1, tokens, samples that ended on their own."""
+    """What a strategy makes of one question: rewards from 0 to 1, and tokens."""
 
     correct: float
     agreement: float
     tokens: int
-    whole: int
 
 
 Play = Mapping[str, Outcome]
@@ -96,7 +105,7 @@ def in_order(recording: Recording, stages: Mapping[str, Stage], orders: int) -> 
             order = shuffled(len(cards.tokens), recording.id, seed)
             answer, dealt, tokens = cards.play(strategy, order)
             votes = [recording.samples[at].answer for at in order[:dealt]]
-            play[name] = Outcome(float(answer in cards.right), agreement(votes, answer), tokens, dealt)
+            play[name] = Outcome(float(answer in cards.right), agreement(votes, answer), tokens)
     return plays
 
 
@@ -115,9 +124,8 @@ def by_length(path: str, model: str, name: str, recordings: Mapping[str, Recordi
             valid = [sample.answer for sample in samples if sample.answer is not None]
             votes = valid[:4] if name == "FFS" else valid[-4:]
             answer = result.answer
-            whole = MOST if name == "LFS" else 0
             chance = agreement(votes, answer)
-            found[result.id] = Outcome(float(bool(result.correct)), chance, result.usage.decoded, whole)
+            found[result.id] = Outcome(float(bool(result.correct)), chance, result.usage.decoded)
     return found
 
 
@@ -163,15 +171,18 @@ def follow(
         also = {
             name: (getattr(other, reward), other.tokens)
             for name, other in play.items()
-            if nested and name != arm and contains(play[arm], name, other)
+            if nested and contains(arm, name)
         }
         learner.learn(arm, features, getattr(play[arm], reward), play[arm].tokens, also=also)
     return arms
 
 
-def contains(ran: Outcome, name: str, other: Outcome) -> bool:
-    """Return whether the samples that ended on their own settle what another strategy would have done."""
-    return ran.whole >= MOST if name in BY_LENGTH else 0 < other.whole <= ran.whole
+def contains(ran: str, other: str) -> bool:
+    """Return whether what one strategy draws settles, for sure and beforehand, what another would have done.
+
+    Where that depended on the samples, the other would be told of on easy questions only, or on hard ones.
+    """
+    return other != ran and WHOLE[ran][0] >= WHOLE[other][1]
 
 
 Run = tuple[Sequence[tuple[str, Play]], Sequence[str]]

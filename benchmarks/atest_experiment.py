@@ -165,7 +165,7 @@ class _Run:
         before = self.left
 
         def reply(op: Op) -> Quotation | Generated | None:
-            if isinstance(op, Quote) and self.controller is not None:
+            if isinstance(op, Quote) and op.by is not None and self.controller is not None:
                 first = not pool
                 ahead = self.ahead - (not first)
                 asking = Asking(op.samples, first, self.left, self.funds, ahead, seen)

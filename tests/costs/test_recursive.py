@@ -91,8 +91,13 @@ def sane(model, phi):
     assert model.predict([1.0, 0.3, 0.9, 0.2]).sigma >= sigma * 0.999
 
 
-@pytest.mark.parametrize("forgetting", FORGETTING)
-@pytest.mark.parametrize("steps", [3000, pytest.param(100_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("forgetting", "steps"),
+    [
+        *((forgetting, 3000) for forgetting in FORGETTING),
+        *(pytest.param(forgetting, 100_000, marks=pytest.mark.slow) for forgetting in (0.9, 0.999)),
+    ],
+)
 def test_constant_input_leaves_it_sane_and_as_quick_to_follow(forgetting, steps):
     model, phi = RecursiveLeastSquares(4, forgetting), (1.0, 0.25, 0.0, 0.0)
     random = np.random.default_rng(0)
@@ -113,8 +118,9 @@ def test_constant_input_leaves_it_sane_and_as_quick_to_follow(forgetting, steps)
     sane(model, phi)
 
 
-@pytest.mark.parametrize("steps", [2000, pytest.param(100_000, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("value", [0.0, 7.0])
+@pytest.mark.parametrize(
+    ("steps", "value"), [(2000, 0.0), (2000, 7.0), pytest.param(100_000, 7.0, marks=pytest.mark.slow)]
+)
 def test_observations_without_any_noise_leave_it_sane(steps, value):
     model, phi = RecursiveLeastSquares(4, 0.9), (1.0, 0.5, 0.5, 0.25)
     for _ in range(steps):

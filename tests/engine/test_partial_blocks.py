@@ -16,6 +16,8 @@ from ttsflow.types import Sampling
 pytestmark = pytest.mark.engine
 
 PART = VLLM("demo", dtype="float32", seats=16, context=512, kv_gib=0.2, partial_blocks=24)
+#: So little that sequences are sent back.
+TIGHT = replace(PART, kv_gib=0.03, partial_blocks=3)
 #: 74 tokens: two whole blocks, and 10 of the third.
 PROMPT = "The quick brown fox jumps over the lazy dog. " * 7 + "Once upon a time"
 
@@ -70,14 +72,14 @@ def grow(engine, rounds, *, width=4, keep=2, stop=(), length=12):
     return texts
 
 
-@pytest.mark.parametrize("stop", [(), (" a", "e")], ids=["by length", "by stop string"])
-def test_continuations_read_what_is_new_alone(stop):
+@pytest.mark.parametrize(("stop", "rounds"), [((), 2), ((" a", "e"), 3)], ids=["by length", "by stop string"])
+def test_continuations_read_what_is_new_alone(stop, rounds):
     engine = warm.acquire(PART)
     with without(engine), computing(engine) as plain:
-        texts = grow(engine, 3, stop=stop)
+        texts = grow(engine, rounds, stop=stop, length=16)
     engine.reset()
     with computing(engine) as kept:
-        assert grow(engine, 3, stop=stop) == texts
+        assert grow(engine, rounds, stop=stop, length=16) == texts
     decoded = sum(map(len, texts.values()))
     # Each text computes its last prompt token, which is where its first own one comes from.
     assert decoded <= kept["tokens"] <= decoded + 3 * 73
@@ -92,18 +94,6 @@ def test_the_first_of_many_equal_prompts_reads_for_all():
     assert kept["tokens"] == 73 + sum(map(len, texts.values()))
 
 
-def test_few_places_and_sequences_sent_back():
-    tight = replace(PART, kv_gib=0.03, partial_blocks=3)
-    engine = warm.acquire(tight)
-    with without(engine), computing(engine) as plain:
-        texts = grow(engine, 2, width=6, length=30)
-    engine.reset()
-    with computing(engine) as kept:
-        assert grow(engine, 2, width=6, length=30) == texts
-    assert plain["preempted"] > 0
-    assert kept["tokens"] < plain["tokens"]
-
-
 def test_nothing_is_kept_over_a_reset():
     engine = warm.acquire(PART)
     grow(engine, 1)
@@ -111,6 +101,17 @@ def test_nothing_is_kept_over_a_reset():
     with computing(engine) as kept:
         texts = grow(engine, 1, width=1)
     assert kept["tokens"] == 73 + sum(map(len, texts.values()))
+
+
+def test_few_places_and_sequences_sent_back():
+    engine = warm.acquire(TIGHT)
+    with without(engine), computing(engine) as plain:
+        texts = grow(engine, 2, width=6, length=30)
+    engine.reset()
+    with computing(engine) as kept:
+        assert grow(engine, 2, width=6, length=30) == texts
+    assert plain["preempted"] > 0
+    assert kept["tokens"] < plain["tokens"]
 
 
 def test_a_random_crowd_says_what_it_says_without():
@@ -127,7 +128,7 @@ def test_a_random_crowd_says_what_it_says_without():
             )
         while waiting or live:
             for name, prompt in [waiting.pop() for _ in range(min(len(waiting), rng.randrange(4)))]:
-                length = rng.randrange(1, 40)
+                length = rng.randrange(1, 28)
                 engine.submit(EngineRequest(name, prompt, Sampling(temperature=0.8), len(name), length, ()))
                 live.add(name)
                 texts[name] = ()
@@ -141,7 +142,7 @@ def test_a_random_crowd_says_what_it_says_without():
                 live.discard(gone)
         return texts
 
-    engine = warm.acquire(replace(PART, kv_gib=0.03, partial_blocks=5))
+    engine = warm.acquire(TIGHT)
     with without(engine):
         plain = play(engine)
     engine.reset()

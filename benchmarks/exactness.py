@@ -34,6 +34,8 @@ LIKE = (
     "self_consistency",
     "short_m_at_k",
 )
+#: Strategies with a controller: what one problem has cost decides over others, and so does the order of ends.
+STEERED = {"atest_online", "atest_reserve"}
 #: Strategies with a watch that ends samples.
 WATCHED = ("ffs", "short_m_at_k")
 #: What may differ: how long it took, and what was decoded of requests that are ended early.
@@ -145,7 +147,7 @@ def main() -> int:
     parser.add_argument("--replay", type=int, default=500)
     parser.add_argument("--start", type=int, default=0, help="the first number of a schedule")
     arguments = parser.parse_args()
-    names = sorted(entry.name for entry in load().entries("strategy"))
+    names = sorted({entry.name for entry in load().entries("strategy")} - STEERED)
     engines: dict[str, tuple[Callable[[int], bool], int]] = {
         "fake": (lambda number: on_fake(names, number), arguments.fake),
         "sim": (on_sim, arguments.sim),

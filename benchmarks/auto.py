@@ -30,7 +30,6 @@ from typing import NamedTuple
 from common import finish
 from replay_targets import SETS, STRATEGIES, Cards, stage
 
-from ttsflow.assemble import Setup
 from ttsflow.controllers.learner import Learner
 from ttsflow.controllers.price import hull
 from ttsflow.engines.recorded_paths import shuffled
@@ -39,6 +38,7 @@ from ttsflow.ledger import Budget
 from ttsflow.protocols import Stage
 from ttsflow.recordings import Recording, read_recordings
 from ttsflow.session import Session
+from ttsflow.setup import Setup
 from ttsflow.strategies.urn import enumerated
 from ttsflow.tasks.recorded import Recorded
 from ttsflow.types import Sampling

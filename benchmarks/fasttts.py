@@ -30,10 +30,11 @@ from fasttts_meter import Meter
 from fasttts_work import WIDTH, WORKLOADS, Cell, overrides, word_problems
 from rich.table import Table
 
-from ttsflow.assemble import Setup, assemble
+from ttsflow.assemble import assemble
 from ttsflow.config import compose
 from ttsflow.engines import warm
 from ttsflow.listing import wide_console
+from ttsflow.setup import Setup
 
 #: Problems at once where there are several.
 FLIGHT = 4

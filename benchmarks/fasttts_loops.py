@@ -13,10 +13,10 @@ from collections import defaultdict, deque
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from ttsflow.assemble import Setup
 from ttsflow.engines.vllm_translate import params
 from ttsflow.lineage import Lineage, Path, seed_of
 from ttsflow.ops import EngineRequest
+from ttsflow.setup import Setup
 from ttsflow.types import Candidate, Problem, Tokens
 from ttsflow.verifiers.pooled import softmax
 from ttsflow.verifiers.prm_prompt import Writer

@@ -17,7 +17,7 @@ from typing import Any
 
 from common import finish
 
-from ttsflow.assemble import Setup, assemble
+from ttsflow.assemble import assemble
 from ttsflow.config import compose
 from ttsflow.driver import Driver
 from ttsflow.ledger import Ledger
@@ -25,6 +25,7 @@ from ttsflow.lineage import seed_of
 from ttsflow.ops import EngineRequest
 from ttsflow.protocols import Engine
 from ttsflow.settle import Rules
+from ttsflow.setup import Setup
 from ttsflow.strategies.aggregate import Aggregate
 from ttsflow.strategies.flow import Sequence
 from ttsflow.strategies.generate import GenerateStage

@@ -7,7 +7,6 @@ import time
 
 from common import finish
 
-from ttsflow.assemble import Setup
 from ttsflow.build import build
 from ttsflow.config import compose
 from ttsflow.engines.replay import Replay
@@ -15,6 +14,7 @@ from ttsflow.ledger import Budget
 from ttsflow.plugins import load
 from ttsflow.recordings import read_recordings
 from ttsflow.session import Session
+from ttsflow.setup import Setup
 from ttsflow.tasks.recorded import Recorded
 from ttsflow.types import Sampling
 

@@ -17,7 +17,6 @@ from typing import NamedTuple
 
 from common import finish
 
-from ttsflow.assemble import Setup
 from ttsflow.build import build
 from ttsflow.config import compose
 from ttsflow.engines.recorded_paths import shuffled
@@ -28,6 +27,7 @@ from ttsflow.plugins import load
 from ttsflow.protocols import Stage
 from ttsflow.recordings import Recording, read_recordings
 from ttsflow.session import Session
+from ttsflow.setup import Setup
 from ttsflow.tasks.recorded import Recorded
 from ttsflow.testing import drive
 from ttsflow.types import Answer, Candidate, Problem, Sampling, State, Usage

@@ -3,122 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any, NoReturn
+from dataclasses import dataclass, replace
+from typing import Any
 
 from ttsflow import plugins
-from ttsflow.acceleration import PLAIN, Acceleration
-from ttsflow.build import build, explain, field_names, fill, walk
-from ttsflow.control import ControllerPart
+from ttsflow.acceleration import Acceleration
+from ttsflow.build import build, field_names, fill
+from ttsflow.checks import check
 from ttsflow.costs.hardware import Hardware
-from ttsflow.costs.plan import Plan, Sharing
 from ttsflow.errors import ConfigError
-from ttsflow.fingerprint import fingerprint
 from ttsflow.ledger import Budget
-from ttsflow.load.idle import NoLoad
-from ttsflow.measuring import check_controllers, check_meter, controllers_of, with_joules
+from ttsflow.measuring import with_joules
 from ttsflow.memory import Memory, memory_of
 from ttsflow.meters.attribution import How
-from ttsflow.meters.plain import NoMeter
 from ttsflow.origins import naming
 from ttsflow.planning import planned
-from ttsflow.protocols import CostModel, EnginePart, LoadPart, MeterPart, Stage, Task, VerifierPart
-from ttsflow.shape import check_shape, foreign
+from ttsflow.protocols import EnginePart, Task
+from ttsflow.setup import Setup
 from ttsflow.sharing import asked, sharing_of
 from ttsflow.types import Sampling
-from ttsflow.verifiers.served import Served
 
-__all__ = ["DEFAULT_COSTS", "Setup", "assemble", "check", "split_engine", "with_plan"]
+__all__ = ["DEFAULT_COSTS", "assemble", "split_engine", "with_plan"]
 
 #: The cost models of a run that names none.
 DEFAULT_COSTS: Mapping[str, Mapping[str, str]] = {
     name: {"use": name} for name in ("tokens", "seconds", "requests")
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Setup:
-    """Everything a run is made of, built and checked. ``names`` holds strategy, task and engine."""
-
-    strategy: Stage
-    engine: EnginePart
-    task: Task
-    verifier: VerifierPart | None
-    costs: Mapping[str, CostModel]
-    budget: Budget
-    sampling: Sampling
-    acceleration: Acceleration = PLAIN
-    meter: MeterPart = field(default_factory=NoMeter)
-    attribution: How = "token_share"
-    load: LoadPart = field(default_factory=NoLoad)
-    plan: Plan | None = None
-    sharing: Sharing | None = None
-    seed: int = 0
-    concurrency: int = 8
-    limit: int | None = None
-    trace: bool = True
-    record: int = 0
-    names: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def fingerprint(self) -> str:
-        """Name of everything that can change an answer or its price, defaults included.
-
-        How many problems are in flight, and what is written about it, is left out.
-        """
-        registry = plugins.load()
-        parts = {
-            "strategy": self.strategy,
-            "engine": self.engine,
-            "task": self.task,
-            "verifier": self.verifier,
-        }
-        rest = {
-            "cost": {name: explain(cost, registry) for name, cost in self.costs.items()},
-            "budget": asdict(self.budget),
-            "sampling": asdict(self.sampling),
-            "seed": self.seed,
-            "limit": self.limit,
-        }
-        if not isinstance(self.meter, NoMeter):
-            rest["meter"] = explain(self.meter, registry)
-        if self.controllers:
-            # What one question costs decides what is left for others.
-            rest |= {"load": explain(self.load, registry), "concurrency": self.concurrency}
-        if self.acceleration.biased:
-            rest["speculation"] = asdict(self.acceleration)["speculation"]
-        return fingerprint({name: part and explain(part, registry) for name, part in parts.items()} | rest)
-
-    @property
-    def controllers(self) -> Mapping[ControllerPart, str]:
-        """The controllers of the strategy, and the unit that each spends."""
-        return controllers_of(self.strategy, self.budget)
-
-    @property
-    def asked(self) -> VerifierPart | None:
-        """The verifier, where the strategy asks it; one that nobody asks is checked, and never opened."""
-        return self.verifier if any(_asks(part) for _, part in walk(self.strategy)) else None
-
-    @property
-    def logprobs(self) -> int:
-        """Top log-probabilities per token that the run needs."""
-        return max(self.record, *(getattr(part, "logprobs", 0) for part in self._reading))
-
-    @property
-    def certainty(self) -> bool:
-        """Whether the run needs each token's distance from the uniform distribution."""
-        wanted = any(getattr(part, "certainty", False) for part in self._reading)
-        return wanted or (self.record > 0 and self.engine.capabilities.certainty)
-
-    @property
-    def _reading(self) -> list[Any]:
-        """Parts that may read what an engine says about its tokens."""
-        return [self.asked, *(part for _, part in walk(self.strategy))]
-
-
-def _asks(part: Any) -> bool:
-    """Whether a part of a strategy may ask the verifier: it says so, or is another's and says nothing."""
-    return "verifier" in getattr(part, "needs", ()) or foreign(part)
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,150 +166,6 @@ def _engine(engine: Any, mapping: Mapping[str, Any]) -> EnginePart:
             how = "hardware=NAME, and one number of it with hardware.memory_gib=48, both without `engine.`"
         raise type(error)(f"{error.message} Set the machine with {how}.", error.path) from error
     return part
-
-
-def check(setup: Setup) -> None:
-    """Refuse what each part alone cannot see: a strategy without what it needs."""
-    setup.budget.check(setup.costs)
-    check_meter(setup.meter, setup.attribution, setup.costs, setup.engine, setup.concurrency)
-    check_controllers(setup.strategy, setup.budget)
-    if not setup.controllers and not isinstance(setup.load, NoLoad):
-        raise ConfigError("no part of this strategy looks at the load; atest_online does.", "load")
-    _ask(setup.load, "check", "load")
-    _check_engine(setup)
-    parts = list(walk(setup.strategy, "strategy"))
-    given = {what for _, part in parts for what in getattr(part, "gives", ())}
-    _check_source(setup)
-    for path, part in parts:
-        _check_needs(setup, path, part)
-        if "scores" in getattr(part, "needs", ()) and "scores" not in given:
-            raise ConfigError(
-                "this needs scores, but no stage of the strategy gives any; add `verify` or `confidence`.",
-                path,
-            )
-        if getattr(part, "unit", None) == "step":
-            _check_border(setup, path, part)
-        _check_demand(setup, path, part)
-    check_shape(parts)
-    if setup.verifier is not None:
-        _check_needs(setup, "verifier", setup.verifier)
-    if setup.record > setup.engine.capabilities.logprobs:
-        _too_few(setup, "record", "this", setup.record)
-
-
-def _check_engine(setup: Setup) -> None:
-    capabilities = setup.engine.capabilities
-    if not capabilities.seeds:
-        raise ConfigError("this engine takes no seeds, which every strategy needs.", "engine")
-    if setup.sampling.temperature > capabilities.temperature:
-        raise ConfigError(
-            f"this engine takes at most {capabilities.temperature}, got {setup.sampling.temperature}.",
-            "sampling.temperature",
-        )
-    if setup.budget and not capabilities.abort:
-        raise ConfigError("this engine cannot end a request, so no budget can be kept.", "budget")
-    _ask(setup.engine, "check", "engine")
-    _ask(setup.engine, "check_task", "", setup.task)
-    _ask(setup.engine, "check_sampling", "sampling", setup.sampling)
-    _check_verifier(setup)
-
-
-def _check_verifier(setup: Setup) -> None:
-    verifier, engine = setup.verifier, setup.engine
-    for path, part in walk(verifier, "verifier"):
-        # One may take its scores from another; an engine in it is its own affair.
-        if part is verifier or (isinstance(part, VerifierPart) and not hasattr(part, "capabilities")):
-            _ask(part, "check", path)
-            _ask(part, "check_task", path, setup.task)
-    _ask(verifier, "check_beside", "verifier", engine)
-    if isinstance(verifier, Served) and engine in (verifier.engines or (engine,)):
-        _ask(verifier, "check_engine", "verifier", engine.capabilities)
-
-
-def _ask(part: Any, check: str, path: str, *beside: Any) -> None:
-    """Let a part refuse what it sees only now, by a method that it may have."""
-    own = getattr(part, check, None)
-    if own is not None:
-        try:
-            own(*beside)
-        except ConfigError as error:
-            raise error.below(path) from error
-
-
-def _check_needs(setup: Setup, path: str, part: Any) -> None:
-    registry, capabilities = plugins.load(), setup.engine.capabilities
-    name = _name_of(part)
-    needs: frozenset[str] = getattr(part, "needs", frozenset())
-    if "verifier" in needs and setup.verifier is None:
-        known = ", ".join(entry.name for entry in registry.entries("verifier"))
-        raise ConfigError(
-            f"`{name}` needs scores, but no verifier is set. Set one with verifier=NAME; known: {known}.",
-            path,
-        )
-    wanted = getattr(part, "logprobs", 0)
-    if wanted > capabilities.logprobs:
-        _too_few(setup, path, f"`{name}`", wanted)
-    if getattr(part, "certainty", False) and not capabilities.certainty:
-        raise ConfigError(
-            f"`{name}` needs the certainty of every token, which this engine does not measure.",
-            path,
-        )
-    if "continuation" in needs and not capabilities.token_prompts:
-        raise ConfigError(
-            f"`{name}` continues trajectories, which the engine `{_name_of(setup.engine)}` cannot: it plays "
-            "samples that were recorded whole. A strategy of whole samples, such as majority, works with it; "
-            "engine=vllm and engine=sim go on from any step.",
-            path,
-        )
-    if getattr(part, "watch", None) is not None and not capabilities.abort:
-        raise ConfigError("this engine cannot end a request, which a watch needs.", f"{path}.watch")
-
-
-def _name_of(part: Any) -> str:
-    entry = plugins.load().entry_of(type(part))
-    return entry.name if entry else type(part).__name__
-
-
-def _check_source(setup: Setup) -> None:
-    """Refuse parts that read recorded samples of another file than the engine plays back."""
-    played = getattr(setup.engine, "source", None)
-    for name, part in (("task", setup.task), *walk(setup.verifier, "verifier")):
-        read = getattr(part, "source", None)
-        if read is not None and played is not None and read != played:
-            ours, theirs = (
-                f"{path or 'the shipped recordings'} by {count}" for path, count in (read, played)
-            )
-            raise ConfigError(
-                f"it reads {ours}, and the engine plays back {theirs}; path and count must be equal.",
-                f"{name}.path",
-            )
-
-
-def _check_demand(setup: Setup, path: str, part: Any) -> None:
-    """Refuse a stage that may ask for more samples of one problem than the engine has."""
-    most: int | None = getattr(setup.engine, "most_samples", None)
-    wanted: int | None = getattr(part, "demand", None)
-    if most is not None and wanted is not None and wanted > most:
-        raise ConfigError(
-            f"up to {wanted} samples of a problem are asked for, but this engine has {most} of each; "
-            f"set strategy.n={most} or less.",
-            path,
-        )
-
-
-def _too_few(setup: Setup, path: str, name: str, wanted: int) -> NoReturn:
-    gives = setup.engine.capabilities.logprobs or "none"
-    raise ConfigError(f"{name} needs {wanted} log-probabilities per token; this engine gives {gives}.", path)
-
-
-def _check_border(setup: Setup, path: str, part: Any) -> None:
-    separator = setup.task.separator if part.separator is None else part.separator
-    if separator in {*setup.task.stop, *setup.sampling.stop}:
-        raise ConfigError(
-            f"the step separator {separator!r} is also a stop string of this task, so that every "
-            "trajectory would end with its first step; set another separator.",
-            f"{path}.separator",
-        )
 
 
 def _names(mapping: Mapping[str, Any], task: Task | None) -> dict[str, str]:

@@ -23,8 +23,9 @@ from ttsflow.ledger import Ledger
 from ttsflow.lineage import Lineage, content_id
 from ttsflow.metering import Metering
 from ttsflow.ops import Fork, Generate, Generated, Note, Quotation, Quote, Score, Scored
-from ttsflow.protocols import Expecting, LoadMonitor, Stage, Verifier
+from ttsflow.protocols import Expecting, Stage, Verifier
 from ttsflow.results import make_result, outcome_of
+from ttsflow.sensors import LoadMonitor
 from ttsflow.settle import Rules
 from ttsflow.status import Status
 from ttsflow.strategies.flow import run_stage

@@ -11,7 +11,8 @@ from ttsflow.errors import ConfigError, suggest
 from ttsflow.ledger import Budget
 from ttsflow.meters.attribution import check_attribution
 from ttsflow.meters.plain import NoMeter
-from ttsflow.protocols import CostModel, EnginePart, MeterPart
+from ttsflow.protocols import CostModel, EnginePart
+from ttsflow.sensors import MeterPart
 
 __all__ = ["check_controllers", "check_meter", "controllers_of", "with_joules"]
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from ttsflow.errors import MeterDead
 from ttsflow.ledger import Account
 from ttsflow.meters.attribution import Attribution, How
-from ttsflow.protocols import EnergyMeter
+from ttsflow.sensors import EnergyMeter
 
 __all__ = ["Metering"]
 

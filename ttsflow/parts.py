@@ -14,8 +14,6 @@ from ttsflow.paths import PathsPart
 from ttsflow.protocols import (
     CostModel,
     EnginePart,
-    LoadPart,
-    MeterPart,
     Predictor,
     Stage,
     Task,
@@ -24,6 +22,7 @@ from ttsflow.protocols import (
     Watch,
 )
 from ttsflow.registry import MOUNT, Registry
+from ttsflow.sensors import LoadPart, MeterPart
 
 __all__ = ["PROTOCOLS", "explain", "join", "schema", "walk"]
 

@@ -8,10 +8,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ttsflow.assemble import Setup, assemble
+from ttsflow.assemble import assemble
 from ttsflow.errors import ConfigError, EngineDead
 from ttsflow.protocols import Task
 from ttsflow.session import Session, versions
+from ttsflow.setup import Setup
 from ttsflow.summary import Summary, summarize
 from ttsflow.tasks.keys import Kind
 from ttsflow.tasks.plain import Plain

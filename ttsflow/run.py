@@ -19,11 +19,12 @@ from typing import Any
 import yaml
 
 from ttsflow import interrupt
-from ttsflow.assemble import Setup, assemble
+from ttsflow.assemble import assemble
 from ttsflow.controllers.prices import LEARNT
 from ttsflow.display import Display
 from ttsflow.errors import ConfigError, TtsflowError
 from ttsflow.session import Session, versions
+from ttsflow.setup import Setup
 from ttsflow.status import Status
 from ttsflow.summary import Summary, summarize
 from ttsflow.timeline import write_timeline

@@ -14,7 +14,6 @@ from typing import Any, Self
 
 from ttsflow import plugins
 from ttsflow.acceleration import PLAIN, Acceleration
-from ttsflow.assemble import Setup
 from ttsflow.costs.replan import Replanner
 from ttsflow.driver import Driver
 from ttsflow.engines import warm
@@ -27,8 +26,10 @@ from ttsflow.lineage import derive
 from ttsflow.load.opening import open_load
 from ttsflow.metering import Metering
 from ttsflow.meters.plain import joules_source
-from ttsflow.protocols import EnergyMeter, Engine, LoadMonitor, Task, Verifier
+from ttsflow.protocols import Engine, Task, Verifier
+from ttsflow.sensors import EnergyMeter, LoadMonitor
 from ttsflow.settle import Rules
+from ttsflow.setup import Setup
 from ttsflow.status import Status
 from ttsflow.timeline import Moment, Timeline
 from ttsflow.trace import Recorder

@@ -21,7 +21,8 @@ from ttsflow.meters.model import PowerModel
 from ttsflow.meters.plain import NoMeter
 from ttsflow.meters.rapl import RAPL
 from ttsflow.paths import PathsPart
-from ttsflow.protocols import EnginePart, MeterPart
+from ttsflow.protocols import EnginePart
+from ttsflow.sensors import MeterPart
 from ttsflow.strategies.aggregate import Aggregate
 from ttsflow.strategies.branch import Branch
 from ttsflow.strategies.budget_check import BudgetCheck

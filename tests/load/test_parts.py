@@ -11,8 +11,8 @@ from ttsflow.builtin import PARTS
 from ttsflow.errors import ConfigError, UnknownPart
 from ttsflow.load.idle import NoLoad
 from ttsflow.load.written import TraceLoad
-from ttsflow.protocols import LoadMonitor, LoadPart
 from ttsflow.registry import config_folder, config_options
+from ttsflow.sensors import LoadMonitor, LoadPart
 
 FILES = {
     option.partition("/")[2]: yaml.safe_load(file.read_text("utf-8"))

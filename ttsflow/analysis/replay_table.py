@@ -17,7 +17,6 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ttsflow.assemble import Setup
 from ttsflow.engines.replay import Replay
 from ttsflow.errors import DataError
 from ttsflow.ledger import Budget
@@ -27,6 +26,7 @@ from ttsflow.metrics import pass_at_k
 from ttsflow.protocols import Stage
 from ttsflow.recordings import Recording
 from ttsflow.session import Session
+from ttsflow.setup import Setup
 from ttsflow.strategies.aggregate import Aggregate
 from ttsflow.strategies.flow import Sequence as Stages
 from ttsflow.strategies.generate import GenerateStage

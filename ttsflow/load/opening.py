@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ttsflow.protocols import Engine, LoadMonitor, LoadPart
+from ttsflow.protocols import Engine
+from ttsflow.sensors import LoadMonitor, LoadPart
 
 __all__ = ["open_load"]
 

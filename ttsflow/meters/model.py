@@ -9,7 +9,7 @@ from typing import ClassVar, Literal
 
 from ttsflow.engines.utilisation import CPUMeter
 from ttsflow.errors import ConfigError
-from ttsflow.protocols import EnergyMeter
+from ttsflow.sensors import EnergyMeter
 
 __all__ = ["PowerModel"]
 

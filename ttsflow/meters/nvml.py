@@ -8,7 +8,7 @@ from typing import ClassVar
 from ttsflow.errors import ConfigError
 from ttsflow.meters.boards import Boards
 from ttsflow.meters.counter import Counter
-from ttsflow.protocols import EnergyMeter
+from ttsflow.sensors import EnergyMeter
 
 __all__ = ["NVML", "check_devices"]
 

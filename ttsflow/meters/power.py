@@ -11,7 +11,7 @@ from typing import ClassVar
 from ttsflow.errors import ConfigError, MeterDead
 from ttsflow.meters.boards import Boards
 from ttsflow.meters.nvml import check_devices
-from ttsflow.protocols import EnergyMeter
+from ttsflow.sensors import EnergyMeter
 
 __all__ = ["Power"]
 

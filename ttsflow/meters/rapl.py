@@ -9,7 +9,7 @@ from typing import ClassVar, NamedTuple
 
 from ttsflow.errors import ConfigError, MeterDead
 from ttsflow.meters.counter import Counter
-from ttsflow.protocols import EnergyMeter
+from ttsflow.sensors import EnergyMeter
 
 __all__ = ["RAPL"]
 

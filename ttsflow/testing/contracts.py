@@ -21,7 +21,8 @@ from typing import Any
 import pytest
 
 from ttsflow.ops import EngineRequest, Progress, Trace
-from ttsflow.protocols import CostModel, Engine, MeterPart, Stage, Task, Verifier, VerifierPart, Watch
+from ttsflow.protocols import CostModel, Engine, Stage, Task, Verifier, VerifierPart, Watch
+from ttsflow.sensors import MeterPart
 from ttsflow.testing.drive import run_fake
 from ttsflow.types import Answer, Candidate, Problem, Sampling, Usage
 

@@ -14,7 +14,8 @@ from ttsflow.ledger import Budget, Ledger
 from ttsflow.measuring import controllers_of
 from ttsflow.metering import Metering
 from ttsflow.ops import Op
-from ttsflow.protocols import CostModel, EnergyMeter, Engine, LoadMonitor, Stage, Task, Verifier
+from ttsflow.protocols import CostModel, Engine, Stage, Task, Verifier
+from ttsflow.sensors import EnergyMeter, LoadMonitor
 from ttsflow.settle import Rules
 from ttsflow.strategies.flow import run_stage
 from ttsflow.testing.fake import FakeEngine

@@ -153,6 +153,11 @@ class Learner:
         for name, (_, spent) in told.items():
             self.ignored += not self._costs.learn(cell, numbers[name], spent)
 
+    @property
+    def priced(self) -> bool:
+        """Whether any cost was observed, so that ``costs`` are in the unit of what is observed."""
+        return self._costs.known
+
     def rewards(self, features: Mapping[str, float | str]) -> dict[str, float]:
         """Return the posterior mean of every arm's reward on such questions."""
         return self._of_cell(features, self._effects.draw(None))

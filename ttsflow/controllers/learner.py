@@ -217,7 +217,9 @@ class Learner:
             learner = cls(**{**kept, **settings})
             cells = [tuple((str(name), str(bucket)) for name, bucket in cell) for cell in state["cells"]]
             learner._cells = {cell: place for place, cell in enumerate(cells)}
-            # A cell that is named twice leaves rows without a cell, which are refused.
+            if len(learner._cells) < len(cells):
+                msg = "a cell is named twice"
+                raise ValueError(msg)
             learner._effects.load(state["rewards"], len(learner._cells))
             learner._costs.load(state["costs"], len(learner._cells))
             for name in _COUNTERS:

@@ -169,7 +169,10 @@ class Auto:
                 used = samples[: max(dealt, self.probe)]
                 yield name, Earned(end.answer, self._agreement(end), _usage(used))
 
-    def _agreement(self, end: State) -> float:
+    def _agreement(self, end: State) -> float | None:
+        """Return how sure the votes are of the answer; None where the task says whether it is right."""
+        if self.reward == "correct":
+            return None
         if end.answer is None:
             return 0.0
         votes = Counter(c.answer.key for c in voters(end.pool) if c.answer)

@@ -29,7 +29,7 @@ LAYERS = (
     "setup checks",
     "builtin assemble mount loading repository translate flight results",
     "config settle verifying rounds controlling",
-    "ahead summary",
+    "ahead summary ends",
     "decoding",
     "driver listing",
     "session display testing",

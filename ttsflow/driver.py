@@ -17,6 +17,7 @@ from ttsflow.ahead import Ahead
 from ttsflow.control import ControllerPart
 from ttsflow.controlling import Controlling
 from ttsflow.decoding import Decoding
+from ttsflow.ends import Ends, is_sound
 from ttsflow.errors import ConfigError, EngineDead
 from ttsflow.flight import Case, Frame
 from ttsflow.ledger import Ledger
@@ -24,13 +25,12 @@ from ttsflow.lineage import Lineage, content_id
 from ttsflow.metering import Metering
 from ttsflow.ops import Fork, Generate, Generated, Note, Quotation, Quote, Score, Scored
 from ttsflow.protocols import Expecting, Stage, Verifier
-from ttsflow.results import make_result, outcome_of
 from ttsflow.sensors import LoadMonitor
 from ttsflow.settle import Rules
 from ttsflow.status import Status
 from ttsflow.strategies.flow import run_stage
 from ttsflow.trace import NoTrace, Recorder
-from ttsflow.types import Answer, Candidate, Outcome, Problem, Result, State, Usage
+from ttsflow.types import Candidate, Problem, Result, State, Usage
 from ttsflow.verifying import Verifying
 
 __all__ = ["CORE_EVENTS", "Driver"]
@@ -87,14 +87,18 @@ class Driver:
         self.started = self.engine.now()
         self._metering = metering
         self._load = load
-        #: Problems that were deferred and are asked once more when all others have been.
-        self._again: deque[tuple[int, Problem]] = deque()
-        self._asked_twice: set[int] = set()
         self.controlling = Controlling(ledger, controllers or {}, settle=self._settle, load=self._load_of)
         self._cases: dict[Case, None] = {}
         self._ready: deque[tuple[Frame, Any]] = deque()
-        self._results: deque[Result] = deque()
         self._run_stopped: str | None = None
+        self._ends = Ends(
+            rules.task,
+            ledger,
+            self.trace,
+            self.status,
+            leave=self._leave,
+            asks_again=self.controlling.asks_again,
+        )
         self._verifying = Verifying(verifier, self.trace, deliver=self._deliver, now=self.engine.now)
         self._on_round = on_round
         self._verifying.round = self._round if on_round is not None else None
@@ -135,12 +139,14 @@ class Driver:
         self.started = self.engine.now()
         self.status.problems = len(problems)
         self.controlling.begin(len(problems))
+        ends = self._ends
         try:
-            while waiting or self._again or self._cases or self._results:
-                while self._results:
-                    yield self._results.popleft()
-                if self._again and not waiting and not self._cases:
-                    waiting, self._again = self._again, waiting
+            while waiting or ends.again or self._cases or ends.results:
+                while ends.results:
+                    yield ends.results.popleft()
+                if ends.again and not waiting and not self._cases:
+                    # What was deferred is asked once more when all others have been.
+                    waiting, ends.again = ends.again, waiting
                     self.controlling.expect(len(waiting))
                 while waiting and len(self._cases) < self.concurrency and not self._run_stopped:
                     self._start(*waiting.popleft())
@@ -322,7 +328,10 @@ class Driver:
         parent = frame.parent
         self._ahead.left(frame)
         if parent is None:
-            self._finish(frame.case, state)
+            if is_sound(state):
+                self._ends.finish(frame.case, state)
+            else:
+                self._fail(frame.case, "the strategy left a state whose pool, answer or reason is not one.")
             return
         ends = parent.join(frame, state)
         if ends is not None:
@@ -330,54 +339,15 @@ class Driver:
 
     # --- ends -------------------------------------------------------------------------------------
 
-    def _finish(self, case: Case, state: State) -> None:
-        if not _is_sound(state):
-            self._fail(case, "the strategy left a state whose pool, answer or reason is not one.")
-            return
-        outcome, correct, reason = outcome_of(state), None, None
-        if (
-            outcome == "deferred"
-            and self.controlling.asks_again(case)
-            and case.index not in self._asked_twice
-        ):
-            self._asked_twice.add(case.index)
-            self._again.append((case.index, case.problem))
-            self._leave(case)
-            return
-        try:
-            correct = self.rules.task.correct(state.answer, case.problem)
-        except Exception as error:  # noqa: BLE001 - a grader that breaks is an error, never "wrong"
-            outcome, reason = "failed", f"grading failed: {type(error).__name__}: {error}"
-        self._close(case, state, outcome, correct=correct, reason=reason)
-
     def _fail(self, case: Case, reason: str, details: str | None = None) -> None:
         self.trace.event("failed", case.problem.id, {"reason": reason, "traceback": details})
         self._decoding.cancel(case, self.dead if self._engine_dead else None)
         self._verifying.cancel(case)
-        self._close(case, State(case.problem, stopped=case.account.stopped), "failed", reason=reason)
+        self._ends.fail(case, reason)
 
-    def _close(
-        self,
-        case: Case,
-        state: State,
-        outcome: Outcome,
-        *,
-        correct: bool | None = None,
-        reason: str | None = None,
-    ) -> None:
-        state = state.with_(stopped=state.early or case.account.early)
-        usage = self._leave(case)
-        self._record(
-            make_result(
-                state,
-                outcome,
-                usage,
-                self.ledger.cost(usage),
-                correct=correct,
-                reason=reason,
-                tree=case.tree,
-            )
-        )
+    def _refuse(self, index: int, problem: Problem) -> None:
+        self.capped.add(problem.id)
+        self._ends.refuse(index, problem, self._run_stopped, dead=self.dead)
 
     def _leave(self, case: Case) -> Usage:
         """Forget a problem and return what it has spent."""
@@ -398,40 +368,3 @@ class Driver:
 
     def _load_of(self, problem: int) -> float:
         return 0.0 if self._load is None else self._load.read(self.engine.now(), problem)
-
-    def _refuse(self, index: int, problem: Problem) -> None:
-        """Record a problem that never started: the run's funds are spent, or its engine is dead."""
-        self.trace.event("start", problem.id, {"index": index})
-        outcome: Outcome = "failed" if self.dead else "deferred"
-        self.capped.add(problem.id)
-        state = State(problem, stopped=None if self.dead else self._run_stopped)
-        nothing = self.ledger.nothing
-        self._record(make_result(state, outcome, nothing, self.ledger.cost(nothing), reason=self.dead))
-
-    def _record(self, result: Result) -> None:
-        self.status.done += 1
-        self.status.graded += result.correct is not None
-        self.status.correct += bool(result.correct)
-        self._results.append(result)
-        self.trace.event(
-            "result",
-            result.id,
-            {
-                "outcome": result.outcome,
-                "answer": result.answer,
-                "correct": result.correct,
-                "stopped": result.stopped,
-            },
-        )
-        self.trace.flush()
-
-
-def _is_sound(state: State) -> bool:
-    """Return whether what a strategy returned can be made a result of."""
-    return (
-        isinstance(state.pool, tuple)
-        and all(isinstance(candidate, Candidate) for candidate in state.pool)
-        and isinstance(state.answer, Answer | None)
-        and isinstance(state.stopped, str | None)
-        and isinstance(state.ended, str | None)
-    )

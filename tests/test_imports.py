@@ -22,7 +22,7 @@ LAYERS = (
     "protocols sensors control",
     "paths",
     "strategies verifiers tasks costs meters load controllers engines parts recordings library",
-    "build origins plugins ledger shape trace",
+    "build origins plugins budget ledger shape trace",
     "sharing",
     "planning",
     "measuring metering",

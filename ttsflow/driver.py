@@ -28,6 +28,7 @@ from ttsflow.protocols import Expecting, Stage, Verifier
 from ttsflow.sensors import LoadMonitor
 from ttsflow.settle import Rules
 from ttsflow.status import Status
+from ttsflow.strategies.fallback import FALLBACKS
 from ttsflow.strategies.flow import run_stage
 from ttsflow.trace import NoTrace, Recorder
 from ttsflow.types import Candidate, Problem, Result, State, Usage
@@ -36,7 +37,7 @@ from ttsflow.verifying import Verifying
 __all__ = ["CORE_EVENTS", "Driver"]
 
 #: Events of the trace that only the driver writes.
-CORE_EVENTS = frozenset({"start", "candidate", "score", "watch", "stop", "failed", "result"})
+CORE_EVENTS = frozenset({"start", "fallback", "candidate", "score", "watch", "stop", "failed", "result"})
 
 MOST_REPLIES = 100_000
 """Notes and quotes in a row, without a token decoded or a score asked for, that no sane stage needs."""
@@ -90,7 +91,8 @@ class Driver:
         self.controlling = Controlling(ledger, controllers or {}, settle=self._settle, load=self._load_of)
         self._cases: dict[Case, None] = {}
         self._ready: deque[tuple[Frame, Any]] = deque()
-        self._run_stopped: str | None = None
+        #: Which limit of the run is reached.
+        self._spent: str | None = None
         self._ends = Ends(
             rules.task,
             ledger,
@@ -124,6 +126,16 @@ class Driver:
         """Requests of this run that are on the engine."""
         return len(self._decoding.live)
 
+    @property
+    def broken(self) -> str | None:
+        """Why the breaker of the run has tripped; None while it has not."""
+        return self._ends.broken
+
+    @property
+    def _over(self) -> str | None:
+        """Why no problem is begun any more."""
+        return self.dead or self.broken or self._spent
+
     def _round(self, candidates: Sequence[Candidate]) -> None:
         """Tell of a round that is to be scored: tokens of its steps, and how many candidates are about."""
         if self._on_round is not None:
@@ -148,10 +160,10 @@ class Driver:
                     # What was deferred is asked once more when all others have been.
                     waiting, ends.again = ends.again, waiting
                     self.controlling.expect(len(waiting))
-                while waiting and len(self._cases) < self.concurrency and not self._run_stopped:
+                while waiting and len(self._cases) < self.concurrency and not self._over:
                     self._start(*waiting.popleft())
                 self._turn()
-                while waiting and self._run_stopped:
+                while waiting and self._over:
                     self._refuse(*waiting.popleft())
         finally:
             if not self._engine_dead:
@@ -210,14 +222,14 @@ class Driver:
 
     def _die(self, reason: str) -> None:
         """Fail all problems that have not ended."""
-        self.dead = self._run_stopped = reason
+        self.dead = reason
         for case in list(self._cases):
             self._fail(case, reason)
 
     def _enforce(self) -> None:
         """End whatever has reached its limit; called after every engine step."""
         now = self.engine.now()
-        self._run_stopped = self._run_stopped or self.ledger.run_exceeded(now, self.started)
+        self._spent = self._spent or self.ledger.run_exceeded(now, self.started)
         for case in list(self._cases):
             if case.account.stopped is None:
                 reason = self._limit(case, now, live=case.live > 0)
@@ -229,8 +241,10 @@ class Driver:
 
     def _limit(self, case: Case, now: float, *, live: bool) -> str | None:
         """Return the limit that ends the running requests of a problem, or forbids it new ones."""
-        return self.ledger.run_exceeded(now, self.started, live=live) or self.ledger.exceeded(
-            case.account, now, live=live
+        return (
+            self.broken
+            or self.ledger.run_exceeded(now, self.started, live=live)
+            or self.ledger.exceeded(case.account, now, live=live)
         )
 
     def _report(self, show: Callable[[Status], None]) -> None:
@@ -253,8 +267,20 @@ class Driver:
             self._fail(case, f"the prompt cannot be encoded: {type(error).__name__}: {error}")
             return
         self.trace.event("start", problem.id, start | {"prompt_tokens": len(case.prompt)})
-        case.root = Frame(case, run_stage(self.strategy, State(problem, self.rules.seed)), Lineage())
+        stage = self._fallback(case) or self.strategy
+        case.root = Frame(case, run_stage(stage, State(problem, self.rules.seed)), Lineage())
         self._deliver(case.root, None)
+
+    def _fallback(self, case: Case) -> Stage | None:
+        """Return what a problem gets in place of the strategy, None while there are funds for that."""
+        name, low = self.ledger.budget.fallback, self.ledger.low(self.engine.now(), self.started)
+        if name is None or low is None:
+            return None
+        reason = f"{low}, {name} in place of the strategy"
+        case.account.early = reason
+        self.capped.add(case.problem.id)
+        self.trace.event("fallback", case.problem.id, {"reason": reason})
+        return FALLBACKS[name]
 
     def _deliver(self, frame: Frame, reply: Any) -> None:
         self._ready.append((frame, reply))
@@ -347,7 +373,7 @@ class Driver:
 
     def _refuse(self, index: int, problem: Problem) -> None:
         self.capped.add(problem.id)
-        self._ends.refuse(index, problem, self._run_stopped, dead=self.dead)
+        self._ends.refuse(index, problem, self._over, dead=self.dead)
 
     def _leave(self, case: Case) -> Usage:
         """Forget a problem and return what it has spent."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
+from ttsflow.budget import Fuse
 from ttsflow.flight import Case
 from ttsflow.ledger import Ledger
 from ttsflow.protocols import Task
@@ -20,7 +21,8 @@ class Ends:
     """What came of problems: ``results`` in the order in which they ended, until somebody takes them.
 
     ``leave`` takes a problem out of all books and returns what it has spent. ``asks_again`` says whether one
-    that was deferred gets a second chance: it waits in ``again``, and has one only.
+    that was deferred gets a second chance: it waits in ``again``, and has one only. ``broken`` is why the
+    run's breaker has tripped.
     """
 
     def __init__(
@@ -42,6 +44,8 @@ class Ends:
         self.results: deque[Result] = deque()
         self.again: deque[tuple[int, Problem]] = deque()
         self._asked_twice: set[int] = set()
+        self.broken: str | None = None
+        self._fuse = None if ledger.budget.breaker is None else Fuse(ledger.budget.breaker)
 
     def finish(self, case: Case, state: State) -> None:
         """Grade and record a problem whose strategy has come to its end."""
@@ -97,6 +101,8 @@ class Ends:
         self._status.graded += result.correct is not None
         self._status.correct += bool(result.correct)
         self.results.append(result)
+        if self._fuse is not None and self.broken is None:
+            self.broken = self._fuse.ended(result.outcome)
         self._trace.event(
             "result",
             result.id,

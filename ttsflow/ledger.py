@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
-from ttsflow.errors import ConfigError, suggest
+from ttsflow.budget import Budget
 from ttsflow.ops import Quotation
 from ttsflow.protocols import CostModel
 from ttsflow.types import Usage
@@ -15,33 +14,6 @@ __all__ = ["Account", "Budget", "Ledger"]
 _FAR = 1 << 20
 _GOING_ON = Usage(output=1, serial=1, engine_steps=1, seconds=1.0, joules=1.0)
 """What a running request adds to at every step."""
-
-
-@dataclass(frozen=True, slots=True)
-class Budget:
-    """Limits by unit, each unit being the name of a cost model: per ``problem``, and per ``run``."""
-
-    problem: Mapping[str, float] = field(default_factory=dict)
-    run: Mapping[str, float] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        for scope in ("problem", "run"):
-            for unit, limit in getattr(self, scope).items():
-                if isinstance(limit, bool) or not isinstance(limit, int | float) or not limit > 0:
-                    raise ConfigError(f"a budget is a number above 0, got {limit!r}.", f"{scope}.{unit}")
-
-    def check(self, costs: Mapping[str, CostModel]) -> None:
-        """Refuse a unit that no cost model of this run measures."""
-        for scope in ("problem", "run"):
-            for unit in getattr(self, scope):
-                if unit not in costs:
-                    raise ConfigError(
-                        f"no cost model of this run measures '{unit}'. {suggest(unit, costs)}",
-                        f"budget.{scope}.{unit}",
-                    )
-
-    def __bool__(self) -> bool:
-        return bool(self.problem or self.run)
 
 
 class Account:
@@ -241,7 +213,19 @@ class Ledger:
         """Return what of the run's limit is neither spent nor set aside for problems other than this one."""
         return self._left(account, unit, self._run_usage(now, started))
 
-    def _left(self, account: Account, unit: str, total: Usage) -> float:
+    def low(self, now: float, started: float) -> str | None:
+        """Return how little of the run's funds is left where that is less than the reserve."""
+        share = self.budget.reserve
+        if share is None:
+            return None
+        total = self._run_usage(now, started)
+        for unit, limit in self.budget.run.items():
+            left = self._left(None, unit, total)
+            if left < share * limit:
+                return f"reserve: {max(0.0, left):.6g} of {limit:.6g} {unit} left"
+        return None
+
+    def _left(self, account: Account | None, unit: str, total: Usage) -> float:
         model = self.costs[unit]
         held = sum(
             max(0.0, other.reserved[unit] - model(other.underway()))

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ttsflow.budget import Budget
 from ttsflow.build import walk
 from ttsflow.control import ControllerPart
 from ttsflow.errors import ConfigError, suggest
-from ttsflow.ledger import Budget
 from ttsflow.meters.attribution import check_attribution
 from ttsflow.meters.plain import NoMeter
 from ttsflow.protocols import CostModel, EnginePart

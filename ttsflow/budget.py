@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from ttsflow.errors import ConfigError, suggest
+from ttsflow.meters.plain import UNMETERED
 from ttsflow.protocols import CostModel
 from ttsflow.types import Outcome
 
@@ -101,10 +102,9 @@ class Budget:
         for scope in ("problem", "run"):
             for unit in getattr(self, scope):
                 if unit not in costs:
-                    raise ConfigError(
-                        f"no cost model of this run measures '{unit}'. {suggest(unit, costs)}",
-                        f"budget.{scope}.{unit}",
-                    )
+                    told = f"no cost model of this run measures '{unit}'. "
+                    told += UNMETERED if unit == "joules" else suggest(unit, costs)
+                    raise ConfigError(told, f"budget.{scope}.{unit}")
 
     def described(self) -> dict[str, Any]:
         """Return its settings as plain data, those that are not there left out."""

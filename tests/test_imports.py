@@ -28,7 +28,7 @@ LAYERS = (
     "measuring metering",
     "setup checks",
     "builtin assemble mount loading repository translate flight results",
-    "config settle verifying rounds controlling",
+    "config settle verifying rounds pacing controlling",
     "ahead summary ends",
     "decoding",
     "driver listing",

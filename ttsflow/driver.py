@@ -10,6 +10,7 @@ import time
 import traceback
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ttsflow.acceleration import PLAIN, Acceleration
@@ -24,6 +25,7 @@ from ttsflow.ledger import Ledger
 from ttsflow.lineage import Lineage, content_id
 from ttsflow.metering import Metering
 from ttsflow.ops import Fork, Generate, Generated, Note, Quotation, Quote, Score, Scored
+from ttsflow.pacing import Pace
 from ttsflow.protocols import Expecting, Stage, Verifier
 from ttsflow.sensors import LoadMonitor
 from ttsflow.settle import Rules
@@ -86,9 +88,12 @@ class Driver:
         #: Seconds in which the verifier and the engine of the run were advanced, one after the other.
         self.seconds = {"generator_seconds": 0.0, "verifier_seconds": 0.0}
         self.started = self.engine.now()
+        #: Up to when seconds are shared out.
+        self._seen = self.started
         self._metering = metering
         self._load = load
         self.controlling = Controlling(ledger, controllers or {}, settle=self._settle, load=self._load_of)
+        self.pace = Pace(self._load_of)
         self._cases: dict[Case, None] = {}
         self._ready: deque[tuple[Frame, Any]] = deque()
         #: Which limit of the run is reached.
@@ -148,7 +153,7 @@ class Driver:
         Whatever ends the iteration, an exception or the caller, no request stays on the engine.
         """
         waiting = deque(enumerate(problems))
-        self.started = self.engine.now()
+        self.started = self._seen = self.engine.now()
         self.status.problems = len(problems)
         self.controlling.begin(len(problems))
         ends = self._ends
@@ -188,7 +193,10 @@ class Driver:
             self._step()
             moved = True
         self.seconds["verifier_seconds"] += scored - began
-        self.seconds["generator_seconds"] += self.engine.now() - scored
+        ended = self.engine.now()
+        self.seconds["generator_seconds"] += ended - scored
+        self.ledger.passed(ended - self._seen)
+        self._seen = ended
         self._meter()
         if self.ledger.budget:
             self._enforce()
@@ -338,10 +346,11 @@ class Driver:
             # What others have spent decides.
             self.capped.add(case.problem.id)
             return self.controlling.quote(case, op, now, self.started)
+        takes = self.pace.takes(case, op.timed, now) if op.timed else None
         quotation = self.ledger.quote(case.account, op.samples, now, self.started)
-        if quotation.short(op) is not None:
+        if op.timed or quotation.short(op) is not None:
             self.capped.add(case.problem.id)
-        return quotation
+        return replace(quotation, takes=takes) if op.timed else quotation
 
     def _refused(self, case: Case, now: float) -> str | None:
         """Return the limit that forbids a problem new requests, None when there is none."""
@@ -383,6 +392,7 @@ class Driver:
         self._settle()
         now = self.engine.now()
         self.controlling.closed(case, now)
+        self.pace.closed(case, now)
         if self._metering is not None:
             self._metering.end(case.account)
         return self.ledger.close(case.account, now)

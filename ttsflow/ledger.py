@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from ttsflow.budget import Budget
 from ttsflow.ops import Quotation
@@ -22,6 +23,7 @@ class Account:
     ``stopped`` is the limit it has reached, ``early`` why a watch last ended requests of it. ``live``
     requests with ``live_prompt`` and ``running`` tokens are under way; ``reserved`` is the price of
     ``quoted`` samples that have not ended yet. ``joules`` are those read so far, None without a meter.
+    ``share`` are seconds of the run's clock that are its own: problems side by side share each of them.
     """
 
     __slots__ = (
@@ -43,6 +45,7 @@ class Account:
         "reused",
         "running",
         "serial",
+        "share",
         "started",
         "stopped",
         "verifier",
@@ -56,6 +59,7 @@ class Account:
         self.adopted = self.dropped = self.reused = 0
         self.verifier = self.serial = self.requests = self.engine_steps = 0
         self.live = self.live_prompt = self.quoted = 0
+        self.share = 0.0
         self.reserved: dict[str, float] = {}
         self.stopped: str | None = None
         self.early: str | None = None
@@ -77,6 +81,10 @@ class Account:
             seconds=(self.ended if self.ended is not None else now) - self.started,
             joules=self.joules,
         )
+
+    def own(self, now: float) -> Usage:
+        """Return the usage with its share of the run's seconds in place of all that passed meanwhile."""
+        return replace(self.usage(now), seconds=self.share)
 
     def underway(self) -> Usage:
         """Return the part of the usage that belongs to requests still running."""
@@ -125,6 +133,12 @@ class Ledger:
         share = left / account.quoted if left else 0.0
         account.reserved = {unit: price * share for unit, price in account.reserved.items() if left}
         account.quoted = left
+
+    def passed(self, seconds: float) -> None:
+        """Share seconds of the run out between the problems that have requests running, or all in flight."""
+        busy = [account for account in self.open if account.live] or self.open
+        for account in busy if seconds > 0 else ():
+            account.share += seconds / len(busy)
 
     def cost(self, usage: Usage) -> dict[str, float]:
         """Return the cost of ``usage`` by every cost model."""

@@ -66,7 +66,19 @@ class Controlling:
         if case not in self._open:
             # Granted or not, it is no longer one of those that wait for their first sample.
             self._ahead -= 1
-        asking = Asking(op.samples, first, left, limit, self._ahead + first, load)
+        model = self._ledger.costs[unit]
+        spent = {one: model(one.account.own(now)) for one in {**self._open, case: None}}
+        asking = Asking(
+            op.samples,
+            first,
+            left,
+            limit,
+            self._ahead + first,
+            load,
+            begun=len(spent),
+            gone=sum(spent.values()),
+            spent=spent[case],
+        )
         offer = self._controllers[part].offer(asking)
         if not first and offer.refused is None:
             offer = self._own(case, unit, op.samples, offer, now)

@@ -29,7 +29,7 @@ LAYERS = (
     "setup checks",
     "builtin assemble mount loading repository translate flight results",
     "config settle verifying rounds pacing controlling",
-    "ahead summary ends",
+    "ahead summary ends arguments",
     "decoding",
     "driver listing",
     "session display testing",

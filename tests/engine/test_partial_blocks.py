@@ -4,6 +4,7 @@ import json
 import random
 import re
 import shutil
+import warnings
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -216,7 +217,9 @@ def test_a_verifier_reads_what_is_new_alone(part):
 
 
 def test_a_vllm_that_has_no_place_for_a_store_is_closed_and_says_so(part, monkeypatch, request):
-    from ttsflow.engines import vllm_tails
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from ttsflow.engines import vllm_tails
 
     attached = []
 

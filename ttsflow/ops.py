@@ -134,12 +134,14 @@ class Quote:
     """Ask what ``samples`` more samples would cost and what is left; reply: ``Quotation``.
 
     ``reserve`` is the share of a limit below which the stage takes its funds for low. ``by`` is the part of a
-    controller that is asked as well; its word is the ``offer`` of the reply.
+    controller that is asked as well; its word is the ``offer`` of the reply. ``timed`` asks how long so many
+    more samples take, and sets nothing aside for them.
     """
 
     samples: int = 0
     reserve: float = 0.0
     by: ControllerPart | None = None
+    timed: int = 0
 
 
 class Offer(NamedTuple):
@@ -168,7 +170,8 @@ class Quotation:
 
     ``price`` is the expected cost of the samples asked for, from the mean over this run so far; a
     unit is absent from it until something was measured. ``spent`` is the problem's usage so far. ``offer`` is
-    that of the controller that was asked.
+    that of the controller that was asked. ``takes`` are the seconds, with a margin, that the samples of
+    ``timed`` take from now on; None before the first have ended.
     """
 
     price: Mapping[str, float]
@@ -176,6 +179,7 @@ class Quotation:
     limit: Mapping[str, float]
     spent: Usage
     offer: Offer | None = None
+    takes: float | None = None
 
     def short(self, asked: Quote) -> str | None:
         """Return why the funds are low for what was asked; None when they are not."""

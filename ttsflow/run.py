@@ -86,8 +86,8 @@ def run_config(mapping: Mapping[str, Any], folder: Path, *, show: bool = False) 
         except BaseException as error:
             job.end("partial", session.wall_seconds, error=_ending(error))
             raise
-        if session.dead is not None:
-            return job.end("failed", session.wall_seconds, error=session.dead)
+        if session.error is not None:
+            return job.end("failed", session.wall_seconds, error=session.error)
         failed = [result.reason for result in job.results if result.outcome == "failed"]
         if failed and len(failed) == len(job.results):
             return job.end("failed", session.wall_seconds, error=f"every problem failed: {failed[0]}")

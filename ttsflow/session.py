@@ -67,6 +67,8 @@ class Session:
     def __init__(self, setup: Setup) -> None:
         self.setup = setup
         self.dead: str | None = None
+        #: Why the breaker of the run has tripped.
+        self.broken: str | None = None
         self.wall_seconds = 0.0
         self.work: dict[str, float] = {}
         self.exact: dict[str, Any] | None = None
@@ -139,6 +141,11 @@ class Session:
             warm.close_all()
 
     @property
+    def error(self) -> str | None:
+        """Why the run did not do what was asked: its engine or meter died, or its breaker tripped."""
+        return self.dead or self.broken
+
+    @property
     def moments(self) -> Sequence[Moment]:
         """What ran when, of an engine that keeps count of it."""
         timeline: Timeline | None = getattr(self._engine, "timeline", None)
@@ -176,7 +183,7 @@ class Session:
                 done[result.id] = result
                 yield result
         finally:
-            self.dead = driver.dead
+            self.dead, self.broken = driver.dead, driver.broken
             self.wall_seconds = engine.now() - started
             self.work = counted(engine) | _counted(self._verifier) | driver.seconds
             self.work |= meter.stop() if meter is not None else {}

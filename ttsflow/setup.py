@@ -8,11 +8,11 @@ from typing import Any
 
 from ttsflow import plugins
 from ttsflow.acceleration import PLAIN, Acceleration
+from ttsflow.budget import Budget
 from ttsflow.build import explain, walk
 from ttsflow.control import ControllerPart
 from ttsflow.costs.plan import Plan, Sharing
 from ttsflow.fingerprint import fingerprint
-from ttsflow.ledger import Budget
 from ttsflow.load.idle import NoLoad
 from ttsflow.measuring import controllers_of
 from ttsflow.meters.attribution import How
@@ -64,7 +64,7 @@ class Setup:
         }
         rest = {
             "cost": {name: explain(cost, registry) for name, cost in self.costs.items()},
-            "budget": asdict(self.budget),
+            "budget": self.budget.described(),
             "sampling": asdict(self.sampling),
             "seed": self.seed,
             "limit": self.limit,

@@ -29,6 +29,7 @@ PARTS: dict[str, dict[str, str]] = {
         "confidence": "ttsflow.strategies.confidence:Confidence",
         "probe": "ttsflow.strategies.probe:Probe",
         "recipe": "ttsflow.strategies.recipe:Recipe",
+        "auto": "ttsflow.strategies.auto:Auto",
         "ladder": "ttsflow.strategies.ladder:Ladder",
     },
     "watch": {

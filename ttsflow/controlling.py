@@ -46,6 +46,8 @@ class Controlling:
             part: part.open(unit) for part, unit in parts.items()
         }
         self._open: dict[Case, _Open] = {}
+        #: All that were asked in a problem; each hears of its end.
+        self._asked: dict[Case, dict[ControllerPart, None]] = {}
         self._ahead = 0
 
     def begin(self, problems: int) -> None:
@@ -66,6 +68,7 @@ class Controlling:
         if case not in self._open:
             # Granted or not, it is no longer one of those that wait for their first sample.
             self._ahead -= 1
+        self._asked.setdefault(case, {})[part] = None
         model = self._ledger.costs[unit]
         spent = {one: model(one.account.own(now)) for one in {**self._open, case: None}}
         asking = Asking(
@@ -123,8 +126,9 @@ class Controlling:
             return
         self.observe(case, now)
         del self._open[case]
-        unit = self._units[quoted.by]
-        self._controllers[quoted.by].closed(self._ledger.costs[unit](case.account.own(now)))
+        for part in self._asked.pop(case):
+            model = self._ledger.costs[self._units[part]]
+            self._controllers[part].closed(model(case.account.own(now)))
 
     def expect(self, problems: int) -> None:
         """Take in that so many problems, which had been deferred, are asked once more."""

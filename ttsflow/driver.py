@@ -15,6 +15,7 @@ from typing import Any
 
 from ttsflow.acceleration import PLAIN, Acceleration
 from ttsflow.ahead import Ahead
+from ttsflow.choosing import Choosers, Choosing
 from ttsflow.control import ControllerPart
 from ttsflow.controlling import Controlling
 from ttsflow.decoding import Decoding
@@ -24,7 +25,19 @@ from ttsflow.flight import Case, Frame
 from ttsflow.ledger import Ledger
 from ttsflow.lineage import Lineage, content_id
 from ttsflow.metering import Metering
-from ttsflow.ops import Fork, Generate, Generated, Note, Quotation, Quote, Score, Scored
+from ttsflow.ops import (
+    Choose,
+    Chosen,
+    Fork,
+    Generate,
+    Generated,
+    Learn,
+    Note,
+    Quotation,
+    Quote,
+    Score,
+    Scored,
+)
 from ttsflow.pacing import Pace
 from ttsflow.protocols import Expecting, Stage, Verifier
 from ttsflow.sensors import LoadMonitor
@@ -70,6 +83,7 @@ class Driver:
         acceleration: Acceleration | None = None,
         on_round: Callable[[Sequence[int], int], object] | None = None,
         controllers: Mapping[ControllerPart, str] | None = None,
+        choosers: Choosers | None = None,
         metering: Metering | None = None,
         load: LoadMonitor | None = None,
     ) -> None:
@@ -94,6 +108,9 @@ class Driver:
         self._load = load
         self.controlling = Controlling(ledger, controllers or {}, settle=self._settle, load=self._load_of)
         self.pace = Pace(self._load_of)
+        self.choosing = Choosing(
+            ledger, choosers or Choosers({}), settle=self._settle, correct=rules.task.correct
+        )
         self._cases: dict[Case, None] = {}
         self._ready: deque[tuple[Frame, Any]] = deque()
         #: Which limit of the run is reached.
@@ -156,6 +173,7 @@ class Driver:
         self.started = self._seen = self.engine.now()
         self.status.problems = len(problems)
         self.controlling.begin(len(problems))
+        self.choosing.begin(len(problems))
         ends = self._ends
         try:
             while waiting or ends.again or self._cases or ends.results:
@@ -319,8 +337,8 @@ class Driver:
             self.trace.event(op.kind, case.problem.id, op.data)
             return None
         now = self.engine.now()
-        if isinstance(op, Quote):
-            return self._quote(case, op, now)
+        if isinstance(op, Quote | Choose | Learn):
+            return self._told(case, op, now)
         if isinstance(op, Generate):
             stopped = self._refused(case, now)
             if stopped is not None or not op.requests:
@@ -341,10 +359,14 @@ class Driver:
             raise TypeError(msg)
         return _WAITS
 
-    def _quote(self, case: Case, op: Quote, now: float) -> Quotation:
-        if op.by is not None:
-            # What others have spent decides.
+    def _told(self, case: Case, op: Quote | Choose | Learn, now: float) -> Quotation | Chosen | None:
+        """Return what the books, and those who decide across problems, say."""
+        if not isinstance(op, Quote) or op.by is not None:
+            # What others have spent, or what came of them, decides.
             self.capped.add(case.problem.id)
+        if not isinstance(op, Quote):
+            return self.choosing.reply(case, op, now, self.started)
+        if op.by is not None:
             return self.controlling.quote(case, op, now, self.started)
         takes = self.pace.takes(case, op.timed, now) if op.timed else None
         quotation = self.ledger.quote(case.account, op.samples, now, self.started)
@@ -393,6 +415,7 @@ class Driver:
         now = self.engine.now()
         self.controlling.closed(case, now)
         self.pace.closed(case, now)
+        self.choosing.closed(case, now, lost=self.dead is not None)
         if self._metering is not None:
             self._metering.end(case.account)
         return self.ledger.close(case.account, now)

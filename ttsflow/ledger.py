@@ -160,6 +160,11 @@ class Ledger:
             return None
         return self._reached("run", self.budget.run, self._run_usage(now, started), live=live)
 
+    def passes(self, unit: str) -> bool:
+        """Return whether time alone costs something in ``unit``."""
+        model = self.costs[unit]
+        return model(self.nothing + self._passing) != model(self.nothing)
+
     def room(self, now: float) -> int:
         """Return how many tokens all running requests may grow before a limit has to be looked at again.
 

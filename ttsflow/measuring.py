@@ -14,7 +14,7 @@ from ttsflow.meters.plain import UNMETERED, NoMeter
 from ttsflow.protocols import CostModel, EnginePart
 from ttsflow.sensors import MeterPart
 
-__all__ = ["check_controllers", "check_meter", "controllers_of", "with_joules"]
+__all__ = ["check_controllers", "check_meter", "controllers_of", "unit_of", "with_joules"]
 
 
 def controllers_of(strategy: Any, budget: Budget) -> dict[ControllerPart, str]:
@@ -25,7 +25,7 @@ def controllers_of(strategy: Any, budget: Budget) -> dict[ControllerPart, str]:
     found: dict[ControllerPart, str] = {}
     for path, part in walk(strategy, "strategy"):
         if isinstance(part, ControllerPart):
-            found[part] = _unit_of(part, path, budget)
+            found[part] = unit_of(part.unit, path, budget)
     return found
 
 
@@ -40,7 +40,11 @@ def check_controllers(strategy: Any, budget: Budget) -> None:
                 raise error.below(path) from error
 
 
-def _unit_of(part: ControllerPart, path: str, budget: Budget) -> str:
+def unit_of(wanted: str | None, path: str, budget: Budget) -> str:
+    """Return the unit of the run's budget that is spent; ``wanted`` names it, None: the only one.
+
+    Raises ``ConfigError`` where there is none, or where nobody says which of several.
+    """
     units = [*budget.run]
     if not units:
         raise ConfigError(
@@ -49,7 +53,7 @@ def _unit_of(part: ControllerPart, path: str, budget: Budget) -> str:
             "budget.run.joules=50000.",
             "budget.run",
         )
-    if part.unit is None:
+    if wanted is None:
         if len(units) > 1:
             known = ", ".join(units)
             raise ConfigError(
@@ -57,11 +61,9 @@ def _unit_of(part: ControllerPart, path: str, budget: Budget) -> str:
                 f"{path}.unit",
             )
         return units[0]
-    if part.unit not in units:
-        raise ConfigError(
-            f"the run has no budget in '{part.unit}'. {suggest(part.unit, units)}", f"{path}.unit"
-        )
-    return part.unit
+    if wanted not in units:
+        raise ConfigError(f"the run has no budget in '{wanted}'. {suggest(wanted, units)}", f"{path}.unit")
+    return wanted
 
 
 def with_joules(costs: Mapping[str, Any], meter: MeterPart) -> Mapping[str, Any]:

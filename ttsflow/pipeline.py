@@ -10,6 +10,7 @@ from typing import Any
 
 from ttsflow.arguments import budgeted, engine_of, group_of, on_hardware, part_of, sampling_of, strategy_of
 from ttsflow.assemble import assemble
+from ttsflow.choosers import check_gold
 from ttsflow.errors import ConfigError, EngineDead
 from ttsflow.protocols import Task
 from ttsflow.session import Session, versions
@@ -121,6 +122,7 @@ class Pipeline:
         """Return the run, and why its engine died if it did."""
         setup = replace(self.setup, task=self._task(problems))
         todo = list(setup.task.problems())[: setup.limit]
+        check_gold(setup.strategy, setup.task, todo)
         name, found = setup.fingerprint, versions()
         with ExitStack() as stack:
             recorder = stack.enter_context(closing(JsonTrace(Path(trace)))) if trace is not None else None

@@ -14,6 +14,7 @@ from typing import Any, Self
 
 from ttsflow import plugins
 from ttsflow.acceleration import PLAIN, Acceleration
+from ttsflow.choosing import Choosers
 from ttsflow.costs.replan import Replanner
 from ttsflow.driver import Driver
 from ttsflow.engines import warm
@@ -78,7 +79,7 @@ class Session:
         #: Of a plan that is in force as long as the engines are open: says what the next run should have.
         self._replanner: Replanner | None = None
         self.joules_source = "none"
-        #: What the controllers of the run have learnt, once it is over.
+        #: What the controllers and choosers of the run have learnt, once it is over.
         self.learnt: list[Mapping[str, Any]] = []
         self._verifier: Verifier | None = None
 
@@ -188,7 +189,7 @@ class Session:
             self.work = counted(engine) | _counted(self._verifier) | driver.seconds
             self.work |= meter.stop() if meter is not None else {}
             self.work |= self._replanner.counters() if self._replanner is not None else {}
-            self.learnt = driver.controlling.state()
+            self.learnt = driver.controlling.state() + driver.choosing.state()
             metering: Metering | None = measures.get("metering")
             if metering is not None:
                 self.work["idle_joules"] = round(metering.idle, 6)
@@ -201,7 +202,8 @@ class Session:
         setup = self.setup
         meter = setup.meter.open()
         self.joules_source = joules_source(meter)
-        found: dict[str, Any] = {"controllers": setup.controllers}
+        choosers = Choosers(setup.choosers, setup.names.get("task", ""))
+        found: dict[str, Any] = {"controllers": setup.controllers, "choosers": choosers}
         if meter is not None:
             self._opened.append(meter)
             found["metering"] = Metering(meter, setup.attribution, engine.now())

@@ -351,6 +351,21 @@ def test_stages_with_equal_controllers_share_one_and_others_do_not():
     assert sum(costs) == spent(apart)
 
 
+def test_every_controller_that_was_asked_hears_of_the_end():
+    first, second = Heard(price=10.0, name="first"), Heard(price=10.0, name="second")
+    strategy = Sequence(
+        {
+            "a": Ladder(n=2, controller=first, min_samples=2),
+            "b": Ladder(n=4, controller=second, min_samples=4),
+            "vote": Aggregate(),
+        }
+    )
+    results = run_fake(strategy, FakeTask(size=3).problems(), budget=tokens(1e9), concurrency=2)
+    costs = sorted(float(result.usage.decoded) for result in results.values())
+    for heard in (first, second):
+        assert sorted(cost for (cost,) in of(heard, "closed")) == costs
+
+
 def test_branches_of_a_question_are_observed_together_once_all_have_ended(tools):
     heard = Heard(price=1.0)
     each = Each({"climb": Ladder(n=3, controller=heard, min_samples=3)})

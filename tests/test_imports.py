@@ -31,6 +31,7 @@ LAYERS = (
     "config settle verifying rounds pacing controlling choosing",
     "ahead summary ends arguments",
     "decoding",
+    "limiting",
     "driver listing",
     "session display testing",
     "run pipeline",

@@ -29,6 +29,7 @@ PARTS: dict[str, dict[str, str]] = {
         "probe": "ttsflow.strategies.probe:Probe",
         "recipe": "ttsflow.strategies.recipe:Recipe",
         "ladder": "ttsflow.strategies.ladder:Ladder",
+        "allocate": "ttsflow.strategies.allocate:Allocate",
     },
     "watch": {
         "first_finished": "ttsflow.strategies.watches:FirstFinished",
@@ -94,6 +95,7 @@ PARTS: dict[str, dict[str, str]] = {
         "trace": "ttsflow.load.written:TraceLoad",
     },
     "controller": {
+        "calibrated": "ttsflow.controllers.calibrated:Calibrated",
         "online": "ttsflow.controllers.online:Online",
         "reserve": "ttsflow.controllers.reserve:Reserve",
     },

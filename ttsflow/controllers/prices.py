@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ttsflow.control import Asking
+from ttsflow.costs.calibrated import is_calibration, load_json, parse_calibration
 from ttsflow.costs.online import OnlineCost
 from ttsflow.errors import ConfigError, DataError
 
@@ -21,6 +21,8 @@ _START = "prices.start"
 #: What a run writes into its folder.
 LEARNT = "learnt.json"
 
+_WRITERS = f"a run with a controller writes {LEARNT}, and `ttsflow calibrate` a profile"
+
 
 @dataclass(frozen=True, slots=True)
 class Prices:
@@ -29,7 +31,8 @@ class Prices:
     ``forgetting``: what a measurement still weighs after the next one. ``beta``: standard deviations of the
     margin that is set aside above the price. ``prior``, where they are known beforehand, are the price of a
     query, that of a sample in it, and what full load adds to each. ``start`` is the file
-    `learnt.json` of an earlier run: where its prices were at the end these begin.
+    `learnt.json` of an earlier run, where its prices were at the end these begin, or one of
+    ``ttsflow calibrate``, whose costs are then the ``prior``.
     """
 
     forgetting: float = 0.98
@@ -52,16 +55,12 @@ def open_prices(settings: Prices, unit: str) -> OnlineCost:
     if settings.start is None:
         return OnlineCost(forgetting=settings.forgetting, beta=settings.beta, prior=settings.prior)
     path = Path(settings.start).expanduser()
-    try:
-        saved: Any = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise DataError(
-            f"{path}: there is no such file; a run with a controller writes {LEARNT}.", _START
-        ) from None
-    except (OSError, ValueError) as error:
-        raise DataError(f"{path}: prices cannot be read: {type(error).__name__}: {error}", _START) from error
+    saved = load_json(path, _START, _WRITERS, "prices")
+    if is_calibration(saved):
+        known = parse_calibration(saved, path, unit, _START)
+        return OnlineCost(forgetting=settings.forgetting, beta=settings.beta, prior=known.cost)
     if not isinstance(saved, Mapping) or not isinstance(saved.get("prices"), Mapping):
-        raise DataError(f"{path}: it holds no prices; a run with a controller writes {LEARNT}.", _START)
+        raise DataError(f"{path}: it holds no prices; {_WRITERS}.", _START)
     if saved.get("unit") != unit:
         raise ConfigError(f"{path} has prices in {saved.get('unit')}, and this run counts {unit}.", _START)
     try:

@@ -25,7 +25,7 @@ LAYERS = (
     "build origins plugins ledger shape trace",
     "sharing",
     "planning",
-    "measuring metering",
+    "measuring metering queries",
     "setup checks",
     "builtin assemble mount loading repository translate flight results",
     "config settle verifying rounds controlling",

@@ -22,7 +22,7 @@ from ttsflow.flight import Case, Frame
 from ttsflow.ledger import Ledger
 from ttsflow.lineage import Lineage, content_id
 from ttsflow.metering import Metering
-from ttsflow.ops import Fork, Generate, Generated, Note, Quotation, Quote, Score, Scored
+from ttsflow.ops import Fork, Generate, Generated, Note, Quote, Score, Scored
 from ttsflow.protocols import Expecting, Stage, Verifier
 from ttsflow.results import make_result, outcome_of
 from ttsflow.sensors import LoadMonitor
@@ -93,6 +93,8 @@ class Driver:
         self.controlling = Controlling(ledger, controllers or {}, settle=self._settle, load=self._load_of)
         self._cases: dict[Case, None] = {}
         self._ready: deque[tuple[Frame, Any]] = deque()
+        #: Whose question a controller answers later, and the question.
+        self._held: list[tuple[Frame, Quote]] = []
         self._results: deque[Result] = deque()
         self._run_stopped: str | None = None
         self._verifying = Verifying(verifier, self.trace, deliver=self._deliver, now=self.engine.now)
@@ -156,11 +158,7 @@ class Driver:
     # --- the loop ---------------------------------------------------------------------------------
 
     def _turn(self) -> None:
-        moved = bool(self._ready)
-        while self._ready:
-            frame, reply = self._ready.popleft()
-            if frame.case in self._cases:
-                self._advance(frame, reply)
+        moved = self._resume()
         if not self._decoding.live:
             self._decoding.rest()
         began = self.engine.now()
@@ -181,6 +179,19 @@ class Driver:
             time.sleep(0.0005)
         if self.on_step is not None:
             self._report(self.on_step)
+
+    def _resume(self) -> bool:
+        """Resume the stages that wait for nothing, and return whether any had a reply."""
+        moved = bool(self._ready)
+        held, self._held = self._held, []
+        for frame, op in held:
+            if frame.case in self._cases:
+                self._advance(frame, None, op)
+        while self._ready:
+            frame, reply = self._ready.popleft()
+            if frame.case in self._cases:
+                self._advance(frame, reply)
+        return moved
 
     def _meter(self) -> None:
         if self._metering is None:
@@ -253,11 +264,12 @@ class Driver:
     def _deliver(self, frame: Frame, reply: Any) -> None:
         self._ready.append((frame, reply))
 
-    def _advance(self, frame: Frame, reply: Any) -> None:
-        """Resume a stage until it has to wait, returns or breaks."""
+    def _advance(self, frame: Frame, reply: Any, held: Quote | None = None) -> None:
+        """Resume a stage until it has to wait, returns or breaks; ``held`` is what it asked last."""
         try:
             for _ in range(MOST_REPLIES):
-                reply = self._ask(frame, frame.steps.send(reply))
+                reply = self._ask(frame, held or frame.steps.send(reply))
+                held = None
                 if reply is _WAITS:
                     return
         except StopIteration as end:
@@ -280,7 +292,7 @@ class Driver:
             return None
         now = self.engine.now()
         if isinstance(op, Quote):
-            return self._quote(case, op, now)
+            return self._quote(frame, op, now)
         if isinstance(op, Generate):
             stopped = self._refused(case, now)
             if stopped is not None or not op.requests:
@@ -301,11 +313,15 @@ class Driver:
             raise TypeError(msg)
         return _WAITS
 
-    def _quote(self, case: Case, op: Quote, now: float) -> Quotation:
+    def _quote(self, frame: Frame, op: Quote, now: float) -> Any:
+        case = frame.case
         if op.by is not None:
             # What others have spent decides.
             self.capped.add(case.problem.id)
-            return self.controlling.quote(case, op, now, self.started)
+            offered = self.controlling.quote(case, op, now, self.started)
+            if offered is None:
+                self._held.append((frame, op))
+            return _WAITS if offered is None else offered
         quotation = self.ledger.quote(case.account, op.samples, now, self.started)
         if quotation.short(op) is not None:
             self.capped.add(case.problem.id)

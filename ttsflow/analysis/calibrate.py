@@ -1,4 +1,4 @@
-"""The command ``ttsflow calibrate``: measures cost and accuracy by number of samples, and writes a profile."""
+"""The command ``ttsflow calibrate``: cost and accuracy by number of samples, measured into a profile."""
 
 # ruff: noqa: T201 - it prints
 
@@ -93,8 +93,8 @@ def _setup(overrides: Sequence[str], config_dir: str | None) -> Setup:
         group = word.lstrip("+~").partition("=")[0].partition(".")[0]
         if group in {"strategy", "budget"}:
             raise ConfigError(
-                f"a calibration draws samples itself, without a budget; leave {group} out. Numbers of samples "
-                "are set with --rungs.",
+                f"a calibration draws samples itself, without a budget; leave {group} out. Numbers of "
+                "samples are set with --rungs.",
                 group,
             )
     mapping: dict[str, Any] = compose([*overrides, "strategy=majority"], config_dir)
@@ -107,8 +107,8 @@ def _unit(setup: Setup, asked: str | None) -> str:
     if asked is not None:
         if asked == "joules" and "joules" not in setup.costs:
             raise ConfigError(
-                "joules are counted by a meter, and this run has none. Choose one with meter=nvml, power, rapl "
-                "or model.",
+                "joules are counted by a meter, and this run has none. Choose one with meter=nvml, power, "
+                "rapl or model.",
                 "--unit",
             )
         if asked not in setup.costs:
@@ -178,6 +178,8 @@ def _show(found: Measured) -> None:
     console = wide_console()
     console.print(costs)
     a, b, c, d = profile.cost
-    print(f"cost: {a:.4g} + {b:.4g} n + {c:.4g} u + {d:.4g} n u, off by {profile.error:.1%} (root mean square)")
+    print(
+        f"cost: {a:.4g} + {b:.4g} n + {c:.4g} u + {d:.4g} n u, off by {profile.error:.1%} (root mean square)"
+    )
     console.print(shares)
     print(f"{profile.questions} questions, {profile.samples} samples, {profile.seconds:.1f} s")

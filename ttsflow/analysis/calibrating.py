@@ -34,7 +34,7 @@ _Query = tuple[int, float, float]
 
 
 class Plan(NamedTuple):
-    """What to measure: ``loads`` are made one after another on ``device``; none means the machine as it is."""
+    """What to measure: ``loads`` are made in turn on ``device``; none means the machine as it is."""
 
     unit: str
     rungs: tuple[int, ...]
@@ -68,23 +68,25 @@ class _Granting:
 
     def open(self, unit: str) -> Controller:
         """Return the working controller."""
-        return _Watching(self)
+        return _Watching(unit, self.log)
 
 
 class _Watching:
-    def __init__(self, part: _Granting) -> None:
-        self._part = part
+    def __init__(self, unit: str, log: _Log) -> None:
+        self._unit = unit
+        self._log = log
 
     def begin(self, problems: int, limit: float) -> None:
         """Do nothing."""
 
     def offer(self, asking: Asking) -> Offer:
         """Grant what is asked for."""
-        return Offer(self._part.unit, None)
+        del asking
+        return Offer(self._unit, None)
 
     def observe(self, samples: int, load: float, cost: float) -> None:
         """Write down what samples have cost."""
-        self._part.log.queries.append((samples, load, cost))
+        self._log.queries.append((samples, load, cost))
 
     def closed(self, spent: float) -> None:
         """Do nothing."""
@@ -197,7 +199,7 @@ def _run(setup: Setup, problems: Sequence[Problem], injector: Injector | None) -
 
 
 def _settled(queries: list[_Query], setup: Setup) -> list[_Query]:
-    """Return the queries without the first of a machine: its model warms up, and its monitor has just begun."""
+    """Return the queries without the first on a machine: its model warms up, its monitor has just begun."""
     if getattr(setup.engine, "virtual", False) or len(queries) == 1:
         return queries
     return queries[1:]

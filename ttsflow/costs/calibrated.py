@@ -1,4 +1,4 @@
-"""What a calibration has found: how right a vote of n samples is and what it costs, in a file to begin with."""
+"""What a calibration has found: how often a vote of n samples is right, and what it costs; in a file."""
 
 from __future__ import annotations
 
@@ -116,7 +116,9 @@ def parse_calibration(saved: Any, path: Path, unit: str, place: str) -> Calibrat
                 values[name] = tuple(_number(item) for item in value)
         found = Calibration(**values)
     except KeyError as error:
-        raise DataError(f"{path}: {error.args[0]!r} is missing in the calibration; {_MAKE}.", place) from error
+        raise DataError(
+            f"{path}: {error.args[0]!r} is missing in the calibration; {_MAKE}.", place
+        ) from error
     except (TypeError, ValueError) as error:
         raise DataError(f"{path}: this is no calibration: {error}; {_MAKE}.", place) from error
     if found.unit != unit:

@@ -25,7 +25,7 @@ LAYERS = (
     "build origins plugins budget ledger shape trace",
     "sharing",
     "planning",
-    "measuring metering choosers",
+    "measuring metering choosers queries",
     "setup checks",
     "builtin assemble mount loading repository translate flight results",
     "config settle verifying rounds pacing controlling choosing",

@@ -31,6 +31,7 @@ PARTS: dict[str, dict[str, str]] = {
         "recipe": "ttsflow.strategies.recipe:Recipe",
         "auto": "ttsflow.strategies.auto:Auto",
         "ladder": "ttsflow.strategies.ladder:Ladder",
+        "allocate": "ttsflow.strategies.allocate:Allocate",
     },
     "watch": {
         "first_finished": "ttsflow.strategies.watches:FirstFinished",
@@ -96,6 +97,7 @@ PARTS: dict[str, dict[str, str]] = {
         "trace": "ttsflow.load.written:TraceLoad",
     },
     "controller": {
+        "calibrated": "ttsflow.controllers.calibrated:Calibrated",
         "online": "ttsflow.controllers.online:Online",
         "reserve": "ttsflow.controllers.reserve:Reserve",
         "shares": "ttsflow.controllers.shares:Shares",

@@ -144,6 +144,7 @@ COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
     "replay-table": commands.replay_table,
     "plan": commands.plan,
     "load": commands.load,
+    "calibrate": commands.calibrate,
     "list": commands.what,
     "explain": commands.explain,
     "plugins": commands.plugins,

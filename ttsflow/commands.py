@@ -1,4 +1,4 @@
-"""What the command line offers besides ``run``: nothing here runs a model.
+"""What the command line offers besides ``run``: of these ``calibrate`` alone runs a model.
 
 Everything heavy is imported by the command that needs it.
 """
@@ -18,6 +18,7 @@ from ttsflow.errors import ConfigError, suggest
 
 __all__ = [
     "Parser",
+    "calibrate",
     "doctor",
     "explain",
     "load",
@@ -117,6 +118,14 @@ def doctor(argv: Sequence[str]) -> int:
 
     show_findings(args.folder)
     return 0
+
+
+def calibrate(argv: Sequence[str]) -> int:
+    """Measure cost and accuracy by number of samples once, for strategy=atest_calibrated."""
+    from ttsflow.analysis.calibrate import main
+
+    warn()
+    return main(argv, Parser(prog="ttsflow calibrate", description=calibrate.__doc__))
 
 
 def load(argv: Sequence[str]) -> int:

@@ -28,13 +28,11 @@ from ttsflow.lineage import Lineage, content_id
 from ttsflow.metering import Metering
 from ttsflow.ops import (
     Choose,
-    Chosen,
     Fork,
     Generate,
     Generated,
     Learn,
     Note,
-    Quotation,
     Quote,
     Score,
     Scored,
@@ -111,6 +109,8 @@ class Driver:
         )
         self._cases: dict[Case, None] = {}
         self._ready: deque[tuple[Frame, Any]] = deque()
+        #: Whose question a controller answers later, and the question.
+        self._held: list[tuple[Frame, Quote]] = []
         self._ends = Ends(
             rules.task,
             ledger,
@@ -199,11 +199,7 @@ class Driver:
     # --- the loop ---------------------------------------------------------------------------------
 
     def _turn(self) -> None:
-        moved = bool(self._ready)
-        while self._ready:
-            frame, reply = self._ready.popleft()
-            if frame.case in self._cases:
-                self._advance(frame, reply)
+        moved = self._resume()
         if not self._decoding.live:
             self._decoding.rest()
         began = self.engine.now()
@@ -227,6 +223,19 @@ class Driver:
             time.sleep(0.0005)
         if self.on_step is not None:
             self._report(self.on_step)
+
+    def _resume(self) -> bool:
+        """Resume the stages that wait for nothing, and return whether any had a reply."""
+        moved = bool(self._ready)
+        held, self._held = self._held, []
+        for frame, op in held:
+            if frame.case in self._cases:
+                self._advance(frame, None, op)
+        while self._ready:
+            frame, reply = self._ready.popleft()
+            if frame.case in self._cases:
+                self._advance(frame, reply)
+        return moved
 
     def _meter(self) -> None:
         if self._metering is None:
@@ -283,11 +292,12 @@ class Driver:
     def _deliver(self, frame: Frame, reply: Any) -> None:
         self._ready.append((frame, reply))
 
-    def _advance(self, frame: Frame, reply: Any) -> None:
-        """Resume a stage until it has to wait, returns or breaks."""
+    def _advance(self, frame: Frame, reply: Any, held: Quote | None = None) -> None:
+        """Resume a stage until it has to wait, returns or breaks; ``held`` is what it asked last."""
         try:
             for _ in range(MOST_REPLIES):
-                reply = self._ask(frame, frame.steps.send(reply))
+                reply = self._ask(frame, held or frame.steps.send(reply))
+                held = None
                 if reply is _WAITS:
                     return
         except StopIteration as end:
@@ -310,7 +320,7 @@ class Driver:
             return None
         now = self.engine.now()
         if isinstance(op, Quote | Choose | Learn):
-            return self._told(case, op, now)
+            return self._told(frame, op, now)
         if isinstance(op, Generate):
             stopped = self._limiting.refused(case, now)
             if stopped is not None or not op.requests:
@@ -331,15 +341,19 @@ class Driver:
             raise TypeError(msg)
         return _WAITS
 
-    def _told(self, case: Case, op: Quote | Choose | Learn, now: float) -> Quotation | Chosen | None:
+    def _told(self, frame: Frame, op: Quote | Choose | Learn, now: float) -> Any:
         """Return what the books, and those who decide across problems, say."""
+        case = frame.case
         if not isinstance(op, Quote) or op.by is not None:
             # What others have spent, or what came of them, decides.
             self.capped.add(case.problem.id)
         if not isinstance(op, Quote):
             return self.choosing.reply(case, op, now, self.started)
         if op.by is not None:
-            return self.controlling.quote(case, op, now, self.started)
+            offered = self.controlling.quote(case, op, now, self.started)
+            if offered is None:
+                self._held.append((frame, op))
+            return _WAITS if offered is None else offered
         takes = self.pace.takes(case, op.timed, now) if op.timed else None
         quotation = self.ledger.quote(case.account, op.samples, now, self.started)
         if op.timed or quotation.short(op) is not None:

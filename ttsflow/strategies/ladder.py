@@ -16,6 +16,7 @@ from ttsflow.strategies.aggregate import voters
 from ttsflow.strategies.climbing import LARGEST, plan
 from ttsflow.strategies.flow import Steps
 from ttsflow.strategies.generate import MOST
+from ttsflow.strategies.rungs import check_rungs, rungs_to
 from ttsflow.strategies.worth import rates, stability
 from ttsflow.types import State
 
@@ -57,8 +58,7 @@ class Ladder:
     latency: float | None = None
 
     def __post_init__(self) -> None:
-        if not self.rungs or self.rungs[0] < 1 or sorted(set(self.rungs)) != [*self.rungs]:
-            raise ConfigError(f"numbers of samples that rise from at least 1, got {[*self.rungs]}.", "rungs")
+        check_rungs(self.rungs)
         if not 1 <= self.n <= MOST:
             raise ConfigError(f"between 1 and {MOST:,} samples are drawn, got {self.n:,}.", "n")
         if self.gain == "planned" and self.n > LARGEST:
@@ -86,10 +86,6 @@ class Ladder:
             raise ConfigError(f"a vote is between at least 2 answers, got {self.options}.", "options")
 
     @property
-    def _rungs(self) -> tuple[int, ...]:
-        return (*(rung for rung in self.rungs if rung < self.n), self.n)
-
-    @property
     def demand(self) -> int:
         """New trajectories of a problem that this stage alone may start."""
         return self.n
@@ -98,7 +94,7 @@ class Ladder:
         """Draw samples as long as they are worth it."""
         while state.stopped is None:
             drawn = len({candidate.path for candidate in state.pool})
-            higher = [rung for rung in self._rungs if rung > drawn]
+            higher = [rung for rung in rungs_to(self.rungs, self.n) if rung > drawn]
             if not higher:
                 return state
             votes = self._votes(state, drawn)
@@ -193,7 +189,7 @@ class Ladder:
             fixed = max(0.0, costs[low] - each * (low - drawn))
             rung, _ = plan(
                 votes,
-                self._rungs,
+                rungs_to(self.rungs, self.n),
                 fixed=fixed * rate,
                 each=each * rate,
                 alpha=self.alpha,

@@ -325,6 +325,7 @@ class Driver:
             stopped = self._limiting.refused(case, now)
             if stopped is not None or not op.requests:
                 return Generated((), case.account.usage(now), stopped)
+            self.pace.launched(case, now)
             self._decoding.launch(frame, op)
         elif isinstance(op, Score):
             if not op.candidates:

@@ -22,7 +22,8 @@ from ttsflow.decoding import Decoding
 from ttsflow.ends import Ends, is_sound
 from ttsflow.errors import ConfigError, EngineDead
 from ttsflow.flight import Case, Frame
-from ttsflow.ledger import Ledger
+from ttsflow.ledger import Account, Ledger
+from ttsflow.limiting import Limiting
 from ttsflow.lineage import Lineage, content_id
 from ttsflow.metering import Metering
 from ttsflow.ops import (
@@ -41,7 +42,6 @@ from ttsflow.protocols import Expecting, Stage, Verifier
 from ttsflow.sensors import LoadMonitor
 from ttsflow.settle import Rules
 from ttsflow.status import Status
-from ttsflow.strategies.fallback import FALLBACKS
 from ttsflow.strategies.flow import run_stage
 from ttsflow.trace import NoTrace, Recorder
 from ttsflow.types import Candidate, Problem, Result, State, Usage
@@ -95,8 +95,6 @@ class Driver:
         self.status = Status()
         self.dead: str | None = None
         self._engine_dead = False
-        #: Problems in which a budget had a say: it ended or refused requests, or a stage found its funds low.
-        self.capped: set[str] = set()
         #: Seconds in which the verifier and the engine of the run were advanced, one after the other.
         self.seconds = {"generator_seconds": 0.0, "verifier_seconds": 0.0}
         self.started = self.engine.now()
@@ -113,8 +111,6 @@ class Driver:
         self._ready: deque[tuple[Frame, Any]] = deque()
         #: Whose question a controller answers later, and the question.
         self._held: list[tuple[Frame, Quote]] = []
-        #: Which limit of the run is reached.
-        self._spent: str | None = None
         self._ends = Ends(
             rules.task,
             ledger,
@@ -130,6 +126,7 @@ class Driver:
         self._decoding = Decoding(
             rules, ledger, self.trace, deliver=self._deliver, fail=self._fail, ahead=self._ahead
         )
+        self._limiting = Limiting(ledger, self.trace, self._ends, self._decoding, self.engine.now)
 
     def _looks_ahead(self, wanted: Acceleration) -> Ahead:
         # What is decoded early and dropped would spend the funds that answers depend on.
@@ -154,9 +151,14 @@ class Driver:
         return self._ends.broken
 
     @property
+    def capped(self) -> set[str]:
+        """Problems in which a budget had a say."""
+        return self._limiting.capped
+
+    @property
     def _over(self) -> str | None:
         """Why no problem is begun any more."""
-        return self.dead or self.broken or self._spent
+        return self.dead or self._limiting.over
 
     def _round(self, candidates: Sequence[Candidate]) -> None:
         """Tell of a round that is to be scored: tokens of its steps, and how many candidates are about."""
@@ -170,7 +172,7 @@ class Driver:
         Whatever ends the iteration, an exception or the caller, no request stays on the engine.
         """
         waiting = deque(enumerate(problems))
-        self.started = self._seen = self.engine.now()
+        self.started = self._seen = self._limiting.started = self.engine.now()
         self.status.problems = len(problems)
         self.controlling.begin(len(problems))
         self.choosing.begin(len(problems))
@@ -203,17 +205,17 @@ class Driver:
         began = self.engine.now()
         moved |= self._verifying.step()
         scored = self.engine.now()
+        busy: list[Account] = []
         if self._decoding.live:
-            self._step()
-            moved = True
+            busy, moved = self._step(), True
         self.seconds["verifier_seconds"] += scored - began
         ended = self.engine.now()
         self.seconds["generator_seconds"] += ended - scored
-        self.ledger.passed(ended - self._seen)
-        self._seen = ended
         self._meter()
         if self.ledger.budget:
-            self._enforce()
+            self.ledger.passed(ended - self._seen, busy)
+            self._limiting.enforce(list(self._cases))
+        self._seen = ended
         if not moved and self._cases:
             if not self._verifying.pending:
                 msg = "a problem waits for nothing; this is a bug in ttsflow."
@@ -242,7 +244,8 @@ class Driver:
         if self._metering.dead is not None and self.dead is None:
             self._die(self._metering.dead)
 
-    def _step(self) -> None:
+    def _step(self) -> list[Account]:
+        """Advance the engine; return the accounts of the problems that had a request on it."""
         busy = [case.account for case in self._cases if case.live]
         for account in busy:
             account.engine_steps += 1
@@ -254,33 +257,13 @@ class Driver:
         except EngineDead as error:
             self._engine_dead = True
             self._die(str(error))
+        return busy
 
     def _die(self, reason: str) -> None:
         """Fail all problems that have not ended."""
         self.dead = reason
         for case in list(self._cases):
             self._fail(case, reason)
-
-    def _enforce(self) -> None:
-        """End whatever has reached its limit; called after every engine step."""
-        now = self.engine.now()
-        self._spent = self._spent or self.ledger.run_exceeded(now, self.started)
-        for case in list(self._cases):
-            if case.account.stopped is None:
-                reason = self._limit(case, now, live=case.live > 0)
-                if reason is not None:
-                    case.account.stopped = reason
-                    self.capped.add(case.problem.id)
-                    self._decoding.stop(case, reason)
-                    self.trace.event("stop", case.problem.id, {"reason": reason})
-
-    def _limit(self, case: Case, now: float, *, live: bool) -> str | None:
-        """Return the limit that ends the running requests of a problem, or forbids it new ones."""
-        return (
-            self.broken
-            or self.ledger.run_exceeded(now, self.started, live=live)
-            or self.ledger.exceeded(case.account, now, live=live)
-        )
 
     def _report(self, show: Callable[[Status], None]) -> None:
         status = self.status
@@ -302,20 +285,9 @@ class Driver:
             self._fail(case, f"the prompt cannot be encoded: {type(error).__name__}: {error}")
             return
         self.trace.event("start", problem.id, start | {"prompt_tokens": len(case.prompt)})
-        stage = self._fallback(case) or self.strategy
+        stage = self._limiting.fallback(case) or self.strategy
         case.root = Frame(case, run_stage(stage, State(problem, self.rules.seed)), Lineage())
         self._deliver(case.root, None)
-
-    def _fallback(self, case: Case) -> Stage | None:
-        """Return what a problem gets in place of the strategy, None while there are funds for that."""
-        name, low = self.ledger.budget.fallback, self.ledger.low(self.engine.now(), self.started)
-        if name is None or low is None:
-            return None
-        reason = f"{low}, {name} in place of the strategy"
-        case.account.early = reason
-        self.capped.add(case.problem.id)
-        self.trace.event("fallback", case.problem.id, {"reason": reason})
-        return FALLBACKS[name]
 
     def _deliver(self, frame: Frame, reply: Any) -> None:
         self._ready.append((frame, reply))
@@ -350,9 +322,10 @@ class Driver:
         if isinstance(op, Quote | Choose | Learn):
             return self._told(frame, op, now)
         if isinstance(op, Generate):
-            stopped = self._refused(case, now)
+            stopped = self._limiting.refused(case, now)
             if stopped is not None or not op.requests:
                 return Generated((), case.account.usage(now), stopped)
+            self.pace.launched(case, now)
             self._decoding.launch(frame, op)
         elif isinstance(op, Score):
             if not op.candidates:
@@ -387,13 +360,6 @@ class Driver:
         if op.timed or quotation.short(op) is not None:
             self.capped.add(case.problem.id)
         return replace(quotation, takes=takes) if op.timed else quotation
-
-    def _refused(self, case: Case, now: float) -> str | None:
-        """Return the limit that forbids a problem new requests, None when there is none."""
-        stopped = case.account.stopped or self._limit(case, now, live=False)
-        if stopped is not None:
-            self.capped.add(case.problem.id)
-        return stopped
 
     def _returned(self, frame: Frame, state: State) -> None:
         parent = frame.parent

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from ttsflow.budget import Budget
@@ -134,11 +134,11 @@ class Ledger:
         account.reserved = {unit: price * share for unit, price in account.reserved.items() if left}
         account.quoted = left
 
-    def passed(self, seconds: float) -> None:
-        """Share seconds of the run out between the problems that have requests running, or all in flight."""
-        busy = [account for account in self.open if account.live] or self.open
-        for account in busy if seconds > 0 else ():
-            account.share += seconds / len(busy)
+    def passed(self, seconds: float, busy: Sequence[Account]) -> None:
+        """Share seconds of the run out between ``busy`` accounts, or all that are open if there are none."""
+        paying = busy or self.open
+        for account in paying if seconds > 0 else ():
+            account.share += seconds / len(paying)
 
     def cost(self, usage: Usage) -> dict[str, float]:
         """Return the cost of ``usage`` by every cost model."""

@@ -33,8 +33,9 @@ class Begun(NamedTuple):
 class Pace:
     """How long samples take that are drawn at once: seconds of the problem that waits for them.
 
-    They count from what was asked to the end of the last one, so that what other problems take of the engine
-    is in them. Learnt by the model that controllers have for prices, one for the run.
+    They count from when samples are sent to the end of the last one, so that what other problems take of the
+    engine is in them, and what a controller takes to grant them is not. Learnt by the model that controllers
+    have for prices, one for the run.
     """
 
     def __init__(self, load: Callable[[int], float]) -> None:
@@ -54,6 +55,12 @@ class Pace:
             self._open[case] = Begun(load, case.account.usage(now))
         found = self._cost.estimate(samples, load)
         return None if found is None else found.price
+
+    def launched(self, case: Case, now: float) -> None:
+        """Take in that samples of a problem are sent to the engine."""
+        begun = self._open.get(case)
+        if begun is not None and not case.live:
+            self._open[case] = begun._replace(before=case.account.usage(now))
 
     def _observe(self, cost: OnlineCost, case: Case, now: float) -> None:
         begun = self._open.get(case)

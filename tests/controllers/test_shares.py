@@ -99,7 +99,8 @@ def test_the_budget_is_kept_and_every_question_gets_something(concurrency, token
         assert {result.outcome for result in found.values()} == {"answered"}
         plain = results(f"concurrency={concurrency}", strategy="beam_search", tokens=tokens)
         assert sum(result.outcome == "deferred" for result in plain.values()) > 0
-    assert any("of the question's share are left" in (r.stopped or "") for r in found.values())
+    if tokens >= 400:
+        assert any("of the question's share are left" in (r.stopped or "") for r in found.values())
 
 
 def test_a_second_run_decides_the_same():

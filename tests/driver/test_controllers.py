@@ -117,6 +117,20 @@ def test_problems_side_by_side_share_the_seconds_that_the_run_pays_for(concurren
     assert min(cost for _, _, cost in of(heard, "observe")) == pytest.approx(0.1 / concurrency)
 
 
+def test_a_problem_pays_for_the_step_in_which_it_ends():
+    heard = Heard(price=0.01)
+    results = run_fake(
+        climbing(heard, n=1, rungs=(1,)),
+        FakeTask(size=2).problems(),
+        budget=Budget(run={"seconds": 1e9}),
+        concurrency=2,
+    )
+    short, long = sorted(result.usage.decoded for result in results.values())
+    assert short < long
+    paid = [spent for (spent,) in of(heard, "closed")]
+    assert paid == pytest.approx([0.01 * short / 2, 0.01 * (short / 2 + long - short)])
+
+
 def test_a_run_begins_once_with_its_problems_and_funds():
     heard = Heard()
     run_fake(climbing(heard), FakeTask(size=3).problems(), budget=tokens(500))

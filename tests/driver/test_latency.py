@@ -189,6 +189,16 @@ def test_samples_that_a_budget_ended_teach_nothing():
     assert pace.takes(Case(1, Problem("2 + 2"), Account(5.0)), 2, 5.0) is None
 
 
+def test_what_passes_before_samples_are_sent_is_not_theirs():
+    account = Account(0.0)
+    case, pace = Case(0, Problem("1 + 1"), account), Pace(lambda problem: 0.0)
+    pace.takes(case, 2, 0.0)
+    pace.launched(case, 50.0)
+    account.requests = 2
+    pace.closed(case, 51.0)
+    assert 1.0 < pace.takes(Case(1, Problem("2 + 2"), Account(51.0)), 2, 51.0) < 1.5
+
+
 @pytest.mark.parametrize("latency", [0, -1.0, float("inf"), float("nan")])
 def test_a_target_is_a_number_of_seconds(latency):
     with pytest.raises(ConfigError, match="seconds above 0") as caught:

@@ -60,12 +60,16 @@ class Calibrated:
                 "-o FILE` and the engine, task and meter of the run, and set strategy.profile=FILE.",
                 "profile",
             )
-        return _Calibrated(self, unit, read_calibration(self.profile, unit, "profile"))
+        return self.with_profile(read_calibration(self.profile, unit, "profile"))
+
+    def with_profile(self, profile: Calibration) -> Controller:
+        """Return the working controller with a profile at hand. Raises ``ConfigError`` if it lacks a rung."""
+        return _Calibrated(self, profile)
 
 
 class _Calibrated:
-    def __init__(self, part: Calibrated, unit: str, profile: Calibration) -> None:
-        self._unit = unit
+    def __init__(self, part: Calibrated, profile: Calibration) -> None:
+        self._unit = profile.unit
         self._correct = part.correct
         self._rungs = rungs_to(part.rungs, part.n)
         self._accuracy = profile.accuracy_of(self._rungs)

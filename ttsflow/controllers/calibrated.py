@@ -19,6 +19,9 @@ from ttsflow.strategies.rungs import check_rungs, rungs_to
 
 __all__ = ["Calibrated"]
 
+#: So little is missing to a whole question where its share was meant to be one.
+_ROUNDING = 1e-6
+
 
 @dataclass(frozen=True, slots=True)
 class Calibrated:
@@ -115,7 +118,7 @@ class _Calibrated:
         place = taken.rungs
         if taken.share:
             self._owed += taken.share
-            if self._owed >= 1:
+            if self._owed >= 1 - _ROUNDING:
                 self._owed -= 1
                 place += 1
         ladder = hulls[here]

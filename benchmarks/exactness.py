@@ -35,7 +35,7 @@ LIKE = (
     "short_m_at_k",
 )
 #: Strategies with a controller: what one problem has cost decides over others, and so does the order of ends.
-STEERED = {"atest_online", "atest_reserve"}
+STEERED = {"atest_calibrated", "atest_online", "atest_reserve"}
 #: Strategies with a watch that ends samples.
 WATCHED = ("ffs", "short_m_at_k")
 #: What may differ: how long it took, and what was decoded of requests that are ended early.

@@ -18,7 +18,7 @@ from ttsflow.testing.parts import FakeTask, FakeVerifierPart
 from ttsflow.testing.schedules import SAMPLING, Schedule, draw, play, same
 
 #: What others have spent decides there, and without funds nothing runs.
-STEERED = {"atest_online", "atest_reserve"}
+STEERED = {"atest_calibrated", "atest_online", "atest_reserve"}
 SHIPPED = sorted({entry.name for entry in load().entries("strategy")} - STEERED)
 SEARCHES = ["beam_search", "dvts"]
 ALL = Acceleration(prefix_order=True, speculation=Speculation(curve=False), eager_verify=True)

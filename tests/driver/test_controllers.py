@@ -514,7 +514,10 @@ def test_a_question_that_breaks_holds_up_nobody():
         results = run_fake(
             climbing(Cold(price=1.0)), task=Broken(), budget=tokens(1e9), concurrency=concurrency
         )
-        assert {name for name, result in results.items() if result.outcome == "failed"} == {"fake-0", "fake-3"}
+        assert {name for name, result in results.items() if result.outcome == "failed"} == {
+            "fake-0",
+            "fake-3",
+        }
         assert {result.outcome for result in results.values()} == {"answered", "failed"}
 
 

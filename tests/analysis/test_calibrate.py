@@ -48,10 +48,9 @@ def test_a_profile_is_measured_and_a_run_goes_by_it(tmp_path, capsys):
     assert (summary.status, summary.deferred) == ("complete", 0)
     assert (tmp_path / "run" / "learnt.json").exists()
     for strategy in ("atest_online", "atest_reserve"):
-        begun = [*FAKE, *METER, f"strategy={strategy}", f"budget.run.joules={budget}", "concurrency=1"]
-        assert (
-            run_config(compose([*begun, f"strategy.start={path}"]), tmp_path / strategy).status == "complete"
-        )
+        start = [f"strategy={strategy}", f"strategy.start={path}"]
+        begun = [*FAKE, *METER, *start, f"budget.run.joules={budget}", "concurrency=1"]
+        assert run_config(compose(begun), tmp_path / strategy).status == "complete"
 
 
 def test_accuracy_is_that_of_votes_of_subsets_and_cost_that_of_each_number(tmp_path):

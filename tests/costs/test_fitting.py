@@ -55,7 +55,9 @@ def test_an_accuracy_that_comes_near_a_limit_is_smoothed():
     exact = [0.8 - 0.2 * 0.6 ** (n - 1) for n in RUNGS]
     found = fit_accuracy(RUNGS, [share + off for share, off in zip(exact, noise, strict=True)])
     assert found == pytest.approx(exact, abs=0.006)
-    gains = [(high - low) / (m - n) for (n, low), (m, high) in itertools.pairwise(zip(RUNGS, found))]
+    gains = [
+        (high - low) / (m - n) for (n, low), (m, high) in itertools.pairwise(zip(RUNGS, found, strict=True))
+    ]
     assert gains == sorted(gains, reverse=True)
 
 

@@ -35,7 +35,7 @@ LIKE = (
     "short_m_at_k",
 )
 #: What one problem has cost, or came to, decides over others there, and so does the order of ends.
-STEERED = {"atest_online", "atest_reserve", "auto"}
+STEERED = {"atest_beam", "atest_calibrated", "atest_online", "atest_reserve", "auto"}
 #: Strategies with a watch that ends samples.
 WATCHED = ("ffs", "short_m_at_k")
 #: What may differ: how long it took, and what was decoded of requests that are ended early.

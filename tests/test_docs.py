@@ -1,5 +1,6 @@
 """The documentation is true: its examples run, and it leaves out nothing that is public."""
 
+import argparse
 import dataclasses
 import doctest
 import inspect
@@ -18,6 +19,7 @@ from ttsflow import cli, plugins
 from ttsflow.assemble import assemble, split_engine
 from ttsflow.build import build, explain
 from ttsflow.config import compose
+from ttsflow.costs.calibrated import Calibration
 from ttsflow.errors import ConfigError
 from ttsflow.parts import schema
 from ttsflow.pipeline import Pipeline
@@ -107,6 +109,21 @@ def on_fake(mapping):
     return mapping if mapping["engine"]["use"] == "fake" else {**mapping, "engine": {"use": "fake"}}
 
 
+def with_profile(mapping, folder):
+    """Return a composed config whose profile, if it names one, is there."""
+    draw = mapping["strategy"].get("stages", {}).get("draw", {})
+    if draw.get("use") != "allocate":
+        return mapping
+    rungs = (1, 3, 4, 6, 8)
+    costs, shares = (0.0, 20.0, 0.0, 0.0), (0.5, 0.6, 0.65, 0.7, 0.7)
+    file = Path(folder) / draw["controller"]["profile"]
+    made = Calibration("fake", "t", "tokens", rungs, (0.0,), costs, 0.0, shares, shares, 1, 22, 1.0)
+    file.write_text(made.dumped())
+    controller = {**draw["controller"], "profile": str(file)}
+    stages = {**mapping["strategy"]["stages"], "draw": {**draw, "controller": controller}}
+    return {**mapping, "strategy": {**mapping["strategy"], "stages": stages}}
+
+
 # --- examples run -------------------------------------------------------------------------------------
 
 
@@ -127,6 +144,12 @@ def test_commands(line, config_dir, capsys):
         folder, option, _ = words
         assert option == "-o"
         assert any(f"hydra.run.dir={folder}" in line for file in FILES for line in blocks(file, "bash"))
+        return
+    if command == "calibrate":
+        # That it works is tested beside it, and takes long with a model.
+        from ttsflow.analysis.calibrate import parsed
+
+        parsed(words, argparse.ArgumentParser())
         return
     if command in {"show", "timeline", "doctor", "profile", "replay-table", "load"}:
         # What they print is tested where they are; here only that the words are ones they take.
@@ -149,7 +172,7 @@ def test_commands(line, config_dir, capsys):
         jobs = [job for batch in BasicSweeper.split_arguments(parsed, max_batch_size=None) for job in batch]
         assert len(jobs) > 1, "this sweep has one job"
     for job in jobs:
-        mapping = on_fake(compose(job, config_dir))
+        mapping = with_profile(on_fake(compose(job, config_dir)), config_dir)
         build("stage", mapping["strategy"], "strategy", plugins.load())
         if command == "run":
             assemble(mapping)

@@ -76,7 +76,7 @@ class Acceleration:
             raise ConfigError(f"a share lies between 0 and 1, got {self.check_exact}.", "check_exact")
         if self.pool is not None and self.biased:
             raise ConfigError(
-                "with `speculation.mode: shared` a text depends on what else was running, so none can be kept "
+                "with `speculation.mode: shared` a text depends on what else was running, so it cannot be kept "
                 "for later; leave one of them out.",
                 "pool",
             )

@@ -157,8 +157,6 @@ class Session:
         store, self._store = self._store, None
         if store is not None:
             store.close()
-            if store.broken is not None:
-                warnings.warn(f"the pool was left: {store.broken}", stacklevel=3)
 
     @property
     def moments(self) -> Sequence[Moment]:

@@ -65,14 +65,17 @@ def check_place(path: Path) -> None:
         raise _refused(f"no space is left for {path}: {free} bytes are free on its disk.")
 
 
-def opened(path: Path) -> sqlite3.Connection:
-    """Return an open pool, a new one where there is no file. Raises ``ConfigError``."""
+def opened(path: Path, *, writes: bool = True) -> sqlite3.Connection:
+    """Return an open pool, a new one where there is no file. Raises ``ConfigError``.
+
+    With ``writes`` one that cannot be written is refused.
+    """
     connection = None
     try:
         connection = sqlite3.connect(
             path, timeout=_WAIT_SECONDS, isolation_level=None, check_same_thread=False
         )
-        _prepare(connection, path)
+        _prepare(connection, path, writes=writes)
     except ConfigError:
         if connection is not None:
             connection.close()
@@ -95,7 +98,7 @@ def _advice(error: sqlite3.Error) -> str:
     return "Name another file, and keep or delete this one."
 
 
-def _prepare(connection: sqlite3.Connection, path: Path) -> None:
+def _prepare(connection: sqlite3.Connection, path: Path, *, writes: bool) -> None:
     """Check whose file it is, and make the tables of a new one."""
     connection.execute("PRAGMA synchronous = NORMAL")
     if _is_new(connection, path):
@@ -106,9 +109,10 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
                     connection.execute(statement)
                 connection.execute(f"PRAGMA application_id = {_MARK}")
                 connection.execute(f"PRAGMA user_version = {VERSION}")
-    with transaction(connection):
-        # A file or folder that cannot be written refuses this.
-        pass
+    if writes:
+        with transaction(connection):
+            # A file or folder that cannot be written refuses this.
+            pass
 
 
 def _is_new(connection: sqlite3.Connection, path: Path) -> bool:
@@ -121,7 +125,7 @@ def _is_new(connection: sqlite3.Connection, path: Path) -> bool:
     if mark == _MARK:
         raise _refused(
             f"{path} is a pool of version {version}, and this ttsflow reads version {VERSION}. Name another "
-            "file, or use the ttsflow that wrote it (its `ttsflow pool FILE --export OUT.jsonl` gives all there is)."
+            "file, or use the ttsflow that wrote it (`ttsflow pool FILE --export OUT.jsonl` of that one)."
         )
     if tables or version or mark:
         raise _refused(f"{path} is a database of something else; name another file.")

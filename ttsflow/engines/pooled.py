@@ -68,6 +68,8 @@ class Pooled(Decorated):
                 self._count_unshown(run)
         if inside:
             self.inner.abort(inside)
+        if not self._known:
+            self._store.commit()
 
     def step(self) -> list[Progress]:
         """Let what runs grow by one token, or leap as far as nothing is decoded; return the news."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 import time
+import warnings
 import zlib
 from collections.abc import Iterable
 from contextlib import suppress
@@ -87,7 +88,7 @@ class SampleStore:
             row = self.connection.execute(_FIND, wanted).fetchone()
             return None if row is None else _sample(row, top, certain=certain)
         except (sqlite3.Error, zlib.error, ValueError) as error:
-            self.broken = f"{self.path} cannot be read: {error}"
+            self._leave(f"the pool {self.path} cannot be read: {error}")
             return None
 
     def add(self, texts: Texts, request: EngineRequest, sample: Sample, text: str) -> None:
@@ -106,7 +107,11 @@ class SampleStore:
             self.written += self._write(added)
         except sqlite3.Error as error:
             self.unwritten += len(added)
-            self.broken = f"{self.path} cannot be written: {error}"
+            self._leave(f"the pool {self.path} cannot be written: {error}")
+
+    def _leave(self, reason: str) -> None:
+        self.broken = reason
+        warnings.warn(f"{reason}; the run goes on without it", stacklevel=4)
 
     def _write(self, added: Iterable[_Entry]) -> int:
         connection = self.connection

@@ -123,7 +123,7 @@ class Sim:
 
     virtual: ClassVar[bool] = True
     unpooled: ClassVar[str] = (
-        "this engine simulates how long samples take, and played ones take no time; engine=vllm has some to keep."
+        "this engine simulates how long samples take, and played ones take no time; engine=vllm has a pool."
     )
 
     def __post_init__(self) -> None:

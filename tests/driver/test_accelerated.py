@@ -37,7 +37,7 @@ def test_the_schedule_changes_no_result_and_every_token_is_booked(name, tmp_path
     strategy, settings = shipped(name), {"logprobs": 20, "certainty": True}
     plain = play(strategy, **settings)
     store = SampleStore(tmp_path / "samples.pool")
-    for number in range(30, 34):
+    for number in (32, 33, 37, 38):
         assert same(plain, play(strategy, draw(number), pool=store, **settings)), number
     store.close()
 

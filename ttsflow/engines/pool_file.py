@@ -110,9 +110,10 @@ def _prepare(connection: sqlite3.Connection, path: Path, *, writes: bool) -> Non
                 connection.execute(f"PRAGMA application_id = {_MARK}")
                 connection.execute(f"PRAGMA user_version = {VERSION}")
     if writes:
-        with transaction(connection):
-            # A file or folder that cannot be written refuses this.
-            pass
+        # A file or folder that cannot be written refuses this; a mere beginning it would let pass.
+        connection.execute("BEGIN IMMEDIATE")
+        connection.execute(f"PRAGMA user_version = {VERSION}")
+        connection.execute("ROLLBACK")
 
 
 def _is_new(connection: sqlite3.Connection, path: Path) -> bool:

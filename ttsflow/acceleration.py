@@ -76,8 +76,8 @@ class Acceleration:
             raise ConfigError(f"a share lies between 0 and 1, got {self.check_exact}.", "check_exact")
         if self.pool is not None and self.biased:
             raise ConfigError(
-                "with `speculation.mode: shared` a text depends on what else was running, and is of no use to "
-                "other runs; leave one of them out.",
+                "with `speculation.mode: shared` a text depends on what else was running, so no other run "
+                "can use it; leave one of them out.",
                 "pool",
             )
 

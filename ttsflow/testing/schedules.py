@@ -1,7 +1,8 @@
 """Random schedules: whatever an engine does when, a strategy has to come to the same.
 
 A schedule draws seats, preemptions, problems in flight, a verifier that takes its time, and what is switched
-on to make a run faster, a pool of samples among it. Results, samples and books are compared with those of a plain engine.
+on to make a run faster, a pool of samples among it. Results, samples and books are compared with those of a
+plain engine.
 """
 
 from __future__ import annotations

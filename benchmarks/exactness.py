@@ -1,9 +1,9 @@
 """Whether anything but time changes: every strategy on random schedules, on all engines without a model.
 
 A schedule draws seats, memory, preemptions, problems in flight, a slow verifier, and what is switched on to
-make a run faster, on the fake engine a pool of samples that all schedules share among it; results, samples and
-token books are held to those of the plain engine. One that differs is printed with its number, from which it
-can be played again.
+make a run faster, on the fake engine a pool of samples that all schedules share among it. Results, samples
+and token books are held to those of the plain engine. One that differs is printed with its number, from which
+it can be played again.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """A sweep over strategies and n, with a pool of samples and without, on sums with a real model.
 
 Every job is run twice in one process on one warm engine, without the pool and with it, in turn the other way
-round, so that neither has the machine while it is slower. Printed are the wall seconds of both ways with their
-ratio, and which results do not have the answer, logical tokens and serial tokens of their pool-less twins.
+round, so that neither has the machine while it is slower. Printed are the wall seconds of both ways with
+their ratio, and which results do not have the answer, logical and serial tokens of their pool-less twins.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ from ttsflow.driver import Driver
 from ttsflow.engines.accelerated import accelerated, counted
 from ttsflow.engines.sample_store import SampleStore
 from ttsflow.engines.samples import texts_of
+from ttsflow.engines.vllm import VLLM
 from ttsflow.ledger import Ledger
 from ttsflow.settle import Rules
 
@@ -31,11 +32,9 @@ def run(engine, strategy, pool=None):
 
 
 def test_two_strategies_on_one_pool_equal_their_twins(engine, counting, tmp_path):
-    from conftest import PART
-
     plain = {name: run(engine, name)[0] for name in STRATEGIES}
     store = SampleStore(tmp_path / "samples.pool")
-    pool = (store, texts_of(PART))
+    pool = (store, texts_of(VLLM("demo", dtype="float32", context=1024)))
     with counting(engine) as count:
         found, work = run(engine, "majority", pool)
     assert found == plain["majority"]
@@ -51,11 +50,9 @@ def test_two_strategies_on_one_pool_equal_their_twins(engine, counting, tmp_path
 
 
 def test_beginnings_are_decoded_again_where_more_is_wanted(engine, tmp_path):
-    from conftest import PART
-
     plain = run(engine, "majority")[0]
     store = SampleStore(tmp_path / "samples.pool")
-    pool = (store, texts_of(PART))
+    pool = (store, texts_of(VLLM("demo", dtype="float32", context=1024)))
     first, _ = run(engine, "ffs", pool)
     again, work = run(engine, "ffs", pool)
     assert again == first

@@ -14,7 +14,8 @@ over streams. For each model and budget:
 The reward is whether the answer is right, or "agreement": the chance, by the votes that the strategy cast,
 that its answer is that of the majority of eight (``ttsflow.strategies.urn``), since gold is not known in use.
 "nested" rewards also the strategies that never need more samples than the one that ran always draws; they are
-replayed on those at no cost. Accuracies in %.
+replayed on those at no cost. "driven" is ``strategy=auto`` with the same strategies, on the driver and engine
+``replay``, for the first streams. Accuracies in %.
 """
 
 from __future__ import annotations
@@ -23,10 +24,13 @@ import argparse
 import math
 import random
 import statistics
+import tempfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
+from auto_driven import driven
 from common import finish
 from replay_targets import SETS, STRATEGIES, Cards, stage
 
@@ -46,7 +50,10 @@ from ttsflow.types import Sampling
 MODELS = ("R1", "QwQ", "R1DistilQwen", "Dapo-Qwen-32B")
 MOST = 8
 #: Strategies driven on samples in order, and those that look at lengths, which run on the engine.
-IN_ORDER = {"single": ["strategy=single"], **STRATEGIES}
+IN_ORDER = {
+    "single": ["strategy=single"],
+    **{name: STRATEGIES[name] for name in ("MV@4", "MV@8", "Adaptive-Consistency", "ESC")},
+}
 BY_LENGTH = {
     "FFS": ["strategy=ffs", "strategy.n=8", "strategy.k=4"],
     "LFS": ["strategy=lfs", "strategy.n=8", "strategy.k=4"],
@@ -75,6 +82,15 @@ class Outcome(NamedTuple):
 
 
 Play = Mapping[str, Outcome]
+
+
+class Asked(NamedTuple):
+    """A question of a stream: a problem with its samples in one of the orders that were worked out."""
+
+    dataset: str
+    problem: str
+    order: int
+    play: Play
 
 
 class Row(NamedTuple):
@@ -129,52 +145,74 @@ def by_length(path: str, model: str, name: str, recordings: Mapping[str, Recordi
     return found
 
 
-def outcomes(path: str, model: str, orders: int) -> dict[str, list[list[Play]]]:
+def outcomes(path: str, model: str, orders: int) -> dict[str, dict[str, list[Play]]]:
     """Return plays by data set, problem and order."""
     recordings = {r.id: r for r in read_recordings(path) if r.model == model and r.dataset in SETS}
     stages = {name: stage(overrides) for name, overrides in IN_ORDER.items()}
     lengths = {name: by_length(path, model, name, recordings) for name in BY_LENGTH}
-    found: dict[str, list[list[Play]]] = {name: [] for name in SETS}
+    found: dict[str, dict[str, list[Play]]] = {name: {} for name in SETS}
     for problem, recording in recordings.items():
         fixed = {name: of[problem] for name, of in lengths.items()}
         plays: list[Play] = [{**play, **fixed} for play in in_order(recording, stages, orders)]
-        found[recording.dataset].append(plays)
+        found[recording.dataset][problem] = plays
     return found
 
 
-def stream(plays: Mapping[str, list[list[Play]]], length: int, seed: int) -> list[tuple[str, Play]]:
-    """Return questions as (data set, play); a problem comes again once all of its data set were there."""
+def stream(plays: Mapping[str, Mapping[str, list[Play]]], length: int, seed: int) -> list[Asked]:
+    """Return the questions; a problem comes again once all of its data set were there."""
     rng = random.Random(seed)  # noqa: S311 - not for secrets
-    decks: dict[str, list[int]] = {name: [] for name in plays}
+    decks: dict[str, list[str]] = {name: [] for name in plays}
     questions = []
     for _ in range(length):
         name = rng.choice(SETS)
         if not decks[name]:
-            decks[name] = rng.sample(range(len(plays[name])), len(plays[name]))
-        questions.append((name, rng.choice(plays[name][decks[name].pop()])))
+            decks[name] = rng.sample([*plays[name]], len(plays[name]))
+        problem = decks[name].pop()
+        order = rng.randrange(len(plays[name][problem]))
+        questions.append(Asked(name, problem, order, plays[name][problem][order]))
     return questions
 
 
 def follow(
-    questions: Sequence[tuple[str, Play]], budget: float, reward: str, seed: int, *, nested: bool
-) -> list[str]:
-    """Return the arm that the learner takes for each question."""
+    questions: Sequence[Asked], budget: float, reward: str, seed: int, *, nested: bool
+) -> list[Outcome]:
+    """Return what comes of the arm that the learner takes for each question."""
     rng = random.Random(seed)  # noqa: S311 - not for secrets
     learner = Learner(ARMS, budget=budget * len(questions), questions=len(questions))
-    left, arms = learner.budget or 0.0, []
-    for place, (task, play) in enumerate(questions):
+    left, taken = learner.budget or 0.0, []
+    for place, (task, _, _, play) in enumerate(questions):
         share = max(0.0, left / (budget * len(questions)))
         features = {"task": task}
         arm = learner.choose(features, share, rng, questions_left=1 - place / len(questions))
         left -= play[arm].tokens
-        arms.append(arm)
+        taken.append(play[arm])
         also = {
             name: (getattr(other, reward), other.tokens)
             for name, other in play.items()
             if nested and contains(arm, name)
         }
         learner.learn(arm, features, getattr(play[arm], reward), play[arm].tokens, also=also)
-    return arms
+    return taken
+
+
+def through(
+    questions: Sequence[Asked], recordings: Mapping[str, Recording], budget: float, reward: str, seed: int
+) -> list[Outcome]:
+    """Return what comes of the same questions with ``strategy=auto``, the driver and ``replay``."""
+    words = {name: [str(cost), *(IN_ORDER | BY_LENGTH)[name]] for name, cost in ARMS.items()}
+    with tempfile.TemporaryDirectory() as folder:
+        found = driven(
+            [(asked.problem, asked.order) for asked in questions],
+            recordings,
+            words,
+            Path(folder),
+            reward=reward,
+            budget=budget * len(questions),
+            seed=seed,
+            concurrency=1,
+        )
+    # The chance by the votes is nothing that a result has.
+    return [Outcome(float(correct), math.nan, tokens) for correct, tokens in found]
 
 
 def contains(ran: str, other: str) -> bool:
@@ -185,7 +223,7 @@ def contains(ran: str, other: str) -> bool:
     return other != ran and WHOLE[ran][0] >= WHOLE[other][1]
 
 
-Run = tuple[Sequence[tuple[str, Play]], Sequence[str]]
+Run = tuple[Sequence[Asked], Sequence[Outcome]]
 
 
 def mix(accuracy: Sequence[float], tokens: Sequence[float], spent: float) -> dict[int, float]:
@@ -201,21 +239,18 @@ def mix(accuracy: Sequence[float], tokens: Sequence[float], spent: float) -> dic
 def judged(runs: Sequence[Run], part: slice) -> Row:
     """Return the figures of a part of all streams, with the fixed strategies on the same questions."""
     names = list(ARMS)
-    streams = [[play for _, play in questions[part]] for questions, _ in runs]
+    streams = [[asked.play for asked in questions[part]] for questions, _ in runs]
     count = sum(map(len, streams))
     by_stream = [[100 * statistics.fmean(p[n].correct for p in plays) for n in names] for plays in streams]
     accuracy = [statistics.fmean(column) for column in zip(*by_stream, strict=True)]
     tokens = [sum(play[name].tokens for plays in streams for play in plays) / count for name in names]
-    taken = [
-        [play[arm] for play, arm in zip(plays, arms[part], strict=True)]
-        for plays, (_, arms) in zip(streams, runs, strict=True)
-    ]
+    taken = [outcomes[part] for _, outcomes in runs]
     spent = sum(outcome.tokens for outcomes in taken for outcome in outcomes) / count
     own = [100 * statistics.fmean(outcome.correct for outcome in outcomes) for outcomes in taken]
     shares = mix(accuracy, tokens, spent)
     best = [sum(share * row[arm] for arm, share in shares.items()) for row in by_stream]
     gaps = [mine - theirs for mine, theirs in zip(own, best, strict=True)]
-    error = statistics.stdev(gaps) / math.sqrt(len(gaps))
+    error = statistics.stdev(gaps) / math.sqrt(len(gaps)) if len(gaps) > 1 else math.nan
     return Row(statistics.fmean(own), statistics.fmean(best), min(accuracy), error, spent / 1000)
 
 
@@ -230,6 +265,8 @@ def main() -> int:
     parser.add_argument(
         "--budgets", type=float, nargs="+", default=[4.0, 8.0], help="mean samples a question"
     )
+    parser.add_argument("--driven", type=int, default=0, help="streams that also go through the driver")
+    parser.add_argument("--models", nargs="+", default=MODELS, choices=MODELS)
     parser.add_argument("--plain", action="store_true", help="also the largest budget without nested rewards")
     arguments = parser.parse_args()
     most = max(arguments.budgets)
@@ -243,16 +280,24 @@ def main() -> int:
         f"{'reward':17}{'budget':>7} {'model':15}{'':10}{'auto':>7}{'best':>7}"
         f"{'gap':>14}{'worst':>7}{'tokens/k':>9}"
     )
-    for model in MODELS:
+    for model in arguments.models:
+        recordings = {r.id: r for r in read_recordings(arguments.file) if r.model == model}
         plays = outcomes(arguments.file, model, arguments.orders)
         streams = {seed: stream(plays, arguments.length, seed) for seed in seeds}
-        one = statistics.fmean(play["single"].tokens for asked in streams.values() for _, play in asked)
-        for reward, nested, budget in rows:
+        one = statistics.fmean(each.play["single"].tokens for asked in streams.values() for each in asked)
+        jobs = [(*row, False) for row in rows] + [(*row, True) for row in rows if row[1] and arguments.driven]
+        for reward, nested, budget, whole in jobs:
+            chosen = [*streams.items()][: arguments.driven if whole else None]
             runs = [
-                (asked, follow(asked, budget * one, reward, seed, nested=nested))
-                for seed, asked in streams.items()
+                (
+                    asked,
+                    through(asked, recordings, budget * one, reward, seed)
+                    if whole
+                    else follow(asked, budget * one, reward, seed, nested=nested),
+                )
+                for seed, asked in chosen
             ]
-            label = f"{reward}{', nested' if nested else ''}"
+            label = f"{reward}{', driven' if whole else ', nested' if nested else ''}"
             for part, name in ((slice(LEARNING), "learning"), (slice(LEARNING, None), "after")):
                 row = judged(runs, part)
                 gap = f"{row.auto - row.best:+8.2f}±{row.error:.2f}"

@@ -40,8 +40,8 @@ LIKE = (
     "self_consistency",
     "short_m_at_k",
 )
-#: Strategies with a controller: what one problem has cost decides over others, and so does the order of ends.
-STEERED = {"atest_online", "atest_reserve"}
+#: What one problem has cost, or came to, decides over others there, and so does the order of ends.
+STEERED = {"atest_online", "atest_reserve", "auto"}
 #: Strategies with a watch that ends samples.
 WATCHED = ("ffs", "short_m_at_k")
 #: What may differ: how long it took, and what was decoded of requests that are ended early.

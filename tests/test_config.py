@@ -67,7 +67,8 @@ def test_a_config_is_plain_resolved_and_in_order():
     assert mapping["verifier"] is None
     assert mapping["engine"] == {"use": "fake"}
     assert mapping["sampling"]["top_k"] == 7
-    assert mapping["budget"] == {"problem": {}, "run": {}}
+    unset = {"reserve": None, "fallback": None, "breaker": None}
+    assert mapping["budget"] == {"problem": {}, "run": {}, **unset}
     assert (mapping["seed"], mapping["limit"], mapping["trace"]) == (0, None, True)
     assert mapping["choices"]["strategy"] == "ffs"
     assert mapping["choices"]["engine"] == "fake"
@@ -114,9 +115,13 @@ def test_every_config_file_builds_and_says_what_it_is(option):
     registry = plugins.load()
     # What was recorded belongs to one engine, whose file it reads.
     engine = ["engine=replay"] if name == "recorded" else []
-    # What a machine takes is for its owner to say.
-    watts = ["meter.busy_watts=65"] if option == "meter/model" else []
-    mapping = compose([f"{group}={name}", *engine, *watts])[group]
+    # What a machine takes is for its owner to say, and what may be spent for who pays.
+    owner = {
+        "meter/model": ["meter.busy_watts=65"],
+        "budget/dollar_cap": ["budget.run.money=2"],
+        "budget/energy_first": ["budget.run.joules=5"],
+    }
+    mapping = compose([f"{group}={name}", *engine, *owner.get(option, [])])[group]
     if group in ("engine", "task", "load", "meter") or (group == "verifier" and mapping):
         assert build(group, mapping, group, registry)
     elif group == "cost":

@@ -275,7 +275,11 @@ def test_every_setting_of_a_part_is_described(kind):
 def settings(name):
     """Return what a strategy file sets beside its stages: its variables, or the fields of its root part."""
     mapping = compose([f"strategy={name}"])
-    fields = {key: value for key, value in mapping["strategy"].items() if key not in {"use", "stages"}}
+    fields = {
+        key: value
+        for key, value in mapping["strategy"].items()
+        if key != "use" and not isinstance(value, dict)
+    }
     return {**fields, **mapping["variables"]}
 
 

@@ -22,12 +22,14 @@ PARTS: dict[str, dict[str, str]] = {
         "select": "ttsflow.strategies.select:Select",
         "aggregate": "ttsflow.strategies.aggregate:Aggregate",
         "budget_check": "ttsflow.strategies.budget_check:BudgetCheck",
+        "round_check": "ttsflow.strategies.round_check:RoundCheck",
         "branch": "ttsflow.strategies.branch:Branch",
         "dedup": "ttsflow.strategies.dedup:Dedup",
         "lookahead": "ttsflow.strategies.lookahead:Lookahead",
         "confidence": "ttsflow.strategies.confidence:Confidence",
         "probe": "ttsflow.strategies.probe:Probe",
         "recipe": "ttsflow.strategies.recipe:Recipe",
+        "auto": "ttsflow.strategies.auto:Auto",
         "ladder": "ttsflow.strategies.ladder:Ladder",
     },
     "watch": {
@@ -96,6 +98,7 @@ PARTS: dict[str, dict[str, str]] = {
     "controller": {
         "online": "ttsflow.controllers.online:Online",
         "reserve": "ttsflow.controllers.reserve:Reserve",
+        "shares": "ttsflow.controllers.shares:Shares",
     },
     "cost": {
         "tokens": "ttsflow.costs.basic:Tokens",

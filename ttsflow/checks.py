@@ -6,6 +6,7 @@ from typing import Any, NoReturn
 
 from ttsflow import plugins
 from ttsflow.build import walk
+from ttsflow.choosers import check_choosers
 from ttsflow.engines.pool_file import check_pool
 from ttsflow.errors import ConfigError
 from ttsflow.load.idle import NoLoad
@@ -23,6 +24,7 @@ def check(setup: Setup) -> None:
     setup.budget.check(setup.costs)
     check_meter(setup.meter, setup.attribution, setup.costs, setup.engine, setup.concurrency)
     check_controllers(setup.strategy, setup.budget)
+    check_choosers(setup.strategy, setup.budget, setup.costs)
     if not setup.controllers and not isinstance(setup.load, NoLoad):
         raise ConfigError("no part of this strategy looks at the load; atest_online does.", "load")
     _ask(setup.load, "check", "load")

@@ -10,24 +10,24 @@ from ttsflow.control import Asking, Controller, ControllerPart
 from ttsflow.flight import Case
 from ttsflow.ledger import Ledger
 from ttsflow.ops import Offer, Quotation, Quote
-from ttsflow.types import Usage
+from ttsflow.pacing import Begun
 
 __all__ = ["Controlling"]
 
 
 class _Open(NamedTuple):
-    """What a problem was last quoted: by whom, under which load, and what it had spent before."""
+    """What a problem was last quoted: by whom, and when."""
 
     by: ControllerPart
-    load: float
-    before: Usage
+    begun: Begun
 
 
 class Controlling:
     """The controllers of a run, by their parts.
 
     ``settle`` brings the books up to date before they are read, ``load`` gives that of others for a
-    problem that asks. Samples that a budget ended midway tell nothing of a price, and are left out.
+    problem that asks. Samples that a budget ended midway tell nothing of a price, and are left out. Seconds
+    are counted as the run pays for them: problems side by side share each of them.
     """
 
     def __init__(
@@ -46,6 +46,8 @@ class Controlling:
             part: part.open(unit) for part, unit in parts.items()
         }
         self._open: dict[Case, _Open] = {}
+        #: All that were asked in a problem; each hears of its end.
+        self._asked: dict[Case, dict[ControllerPart, None]] = {}
         self._ahead = 0
 
     def begin(self, problems: int) -> None:
@@ -66,7 +68,20 @@ class Controlling:
         if case not in self._open:
             # Granted or not, it is no longer one of those that wait for their first sample.
             self._ahead -= 1
-        asking = Asking(op.samples, first, left, limit, self._ahead + first, load)
+        self._asked.setdefault(case, {})[part] = None
+        model = self._ledger.costs[unit]
+        spent = {one: model(one.account.own(now)) for one in {**self._open, case: None}}
+        asking = Asking(
+            op.samples,
+            first,
+            left,
+            limit,
+            self._ahead + first,
+            load,
+            begun=len(spent),
+            gone=sum(spent.values()),
+            spent=spent[case],
+        )
         offer = self._controllers[part].offer(asking)
         if not first and offer.refused is None:
             offer = self._own(case, unit, op.samples, offer, now)
@@ -77,7 +92,7 @@ class Controlling:
         quotation = self._ledger.quote(account, samples, now, started, known=known)
         if case not in self._open or not case.live:
             # What runs of other branches is observed with what comes of this.
-            self._open[case] = _Open(part, load, account.usage(now))
+            self._open[case] = _Open(part, Begun(load, account.own(now)))
         return replace(quotation, offer=offer)
 
     def _own(self, case: Case, unit: str, samples: int, offer: Offer, now: float) -> Offer:
@@ -94,15 +109,14 @@ class Controlling:
     def observe(self, case: Case, now: float) -> None:
         """Tell the controller what the samples since the last quotation have cost, once all have ended."""
         quoted = self._open.get(case)
-        if quoted is None or case.live:
+        if quoted is None:
             return
-        usage = case.account.usage(now)
-        samples = usage.requests - quoted.before.requests
-        if samples > 0 and case.account.stopped is None:
-            unit = self._units[quoted.by]
-            model = self._ledger.costs[unit]
-            self._controllers[quoted.by].observe(samples, quoted.load, model(usage) - model(quoted.before))
-            self._open[case] = quoted._replace(before=usage)
+        usage, begun = case.account.own(now), quoted.begun
+        samples = begun.drawn(case, usage)
+        if samples:
+            model = self._ledger.costs[self._units[quoted.by]]
+            self._controllers[quoted.by].observe(samples, begun.load, model(usage) - model(begun.before))
+            self._open[case] = quoted._replace(begun=begun._replace(before=usage))
 
     def closed(self, case: Case, now: float) -> None:
         """Take in that a problem is over."""
@@ -112,8 +126,9 @@ class Controlling:
             return
         self.observe(case, now)
         del self._open[case]
-        unit = self._units[quoted.by]
-        self._controllers[quoted.by].closed(self._ledger.costs[unit](case.account.usage(now)))
+        for part in self._asked.pop(case):
+            model = self._ledger.costs[self._units[part]]
+            self._controllers[part].closed(model(case.account.own(now)))
 
     def expect(self, problems: int) -> None:
         """Take in that so many problems, which had been deferred, are asked once more."""

@@ -10,33 +10,49 @@ import time
 import traceback
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ttsflow.acceleration import PLAIN, Acceleration
 from ttsflow.ahead import Ahead
+from ttsflow.choosing import Choosers, Choosing
 from ttsflow.control import ControllerPart
 from ttsflow.controlling import Controlling
 from ttsflow.decoding import Decoding
+from ttsflow.ends import Ends, is_sound
 from ttsflow.errors import ConfigError, EngineDead
 from ttsflow.flight import Case, Frame
 from ttsflow.ledger import Ledger
 from ttsflow.lineage import Lineage, content_id
 from ttsflow.metering import Metering
-from ttsflow.ops import Fork, Generate, Generated, Note, Quotation, Quote, Score, Scored
+from ttsflow.ops import (
+    Choose,
+    Chosen,
+    Fork,
+    Generate,
+    Generated,
+    Learn,
+    Note,
+    Quotation,
+    Quote,
+    Score,
+    Scored,
+)
+from ttsflow.pacing import Pace
 from ttsflow.protocols import Expecting, Stage, Verifier
-from ttsflow.results import make_result, outcome_of
 from ttsflow.sensors import LoadMonitor
 from ttsflow.settle import Rules
 from ttsflow.status import Status
+from ttsflow.strategies.fallback import FALLBACKS
 from ttsflow.strategies.flow import run_stage
 from ttsflow.trace import NoTrace, Recorder
-from ttsflow.types import Answer, Candidate, Outcome, Problem, Result, State, Usage
+from ttsflow.types import Candidate, Problem, Result, State, Usage
 from ttsflow.verifying import Verifying
 
 __all__ = ["CORE_EVENTS", "Driver"]
 
 #: Events of the trace that only the driver writes.
-CORE_EVENTS = frozenset({"start", "candidate", "score", "watch", "stop", "failed", "result"})
+CORE_EVENTS = frozenset({"start", "fallback", "candidate", "score", "watch", "stop", "failed", "result"})
 
 MOST_REPLIES = 100_000
 """Notes and quotes in a row, without a token decoded or a score asked for, that no sane stage needs."""
@@ -67,6 +83,7 @@ class Driver:
         acceleration: Acceleration | None = None,
         on_round: Callable[[Sequence[int], int], object] | None = None,
         controllers: Mapping[ControllerPart, str] | None = None,
+        choosers: Choosers | None = None,
         metering: Metering | None = None,
         load: LoadMonitor | None = None,
     ) -> None:
@@ -85,16 +102,27 @@ class Driver:
         #: Seconds in which the verifier and the engine of the run were advanced, one after the other.
         self.seconds = {"generator_seconds": 0.0, "verifier_seconds": 0.0}
         self.started = self.engine.now()
+        #: Up to when seconds are shared out.
+        self._seen = self.started
         self._metering = metering
         self._load = load
-        #: Problems that were deferred and are asked once more when all others have been.
-        self._again: deque[tuple[int, Problem]] = deque()
-        self._asked_twice: set[int] = set()
         self.controlling = Controlling(ledger, controllers or {}, settle=self._settle, load=self._load_of)
+        self.pace = Pace(self._load_of)
+        self.choosing = Choosing(
+            ledger, choosers or Choosers({}), settle=self._settle, correct=rules.task.correct
+        )
         self._cases: dict[Case, None] = {}
         self._ready: deque[tuple[Frame, Any]] = deque()
-        self._results: deque[Result] = deque()
-        self._run_stopped: str | None = None
+        #: Which limit of the run is reached.
+        self._spent: str | None = None
+        self._ends = Ends(
+            rules.task,
+            ledger,
+            self.trace,
+            self.status,
+            leave=self._leave,
+            asks_again=self.controlling.asks_again,
+        )
         self._verifying = Verifying(verifier, self.trace, deliver=self._deliver, now=self.engine.now)
         self._on_round = on_round
         self._verifying.round = self._round if on_round is not None else None
@@ -120,6 +148,16 @@ class Driver:
         """Requests of this run that are on the engine."""
         return len(self._decoding.live)
 
+    @property
+    def broken(self) -> str | None:
+        """Why the breaker of the run has tripped; None while it has not."""
+        return self._ends.broken
+
+    @property
+    def _over(self) -> str | None:
+        """Why no problem is begun any more."""
+        return self.dead or self.broken or self._spent
+
     def _round(self, candidates: Sequence[Candidate]) -> None:
         """Tell of a round that is to be scored: tokens of its steps, and how many candidates are about."""
         if self._on_round is not None:
@@ -132,20 +170,23 @@ class Driver:
         Whatever ends the iteration, an exception or the caller, no request stays on the engine.
         """
         waiting = deque(enumerate(problems))
-        self.started = self.engine.now()
+        self.started = self._seen = self.engine.now()
         self.status.problems = len(problems)
         self.controlling.begin(len(problems))
+        self.choosing.begin(len(problems))
+        ends = self._ends
         try:
-            while waiting or self._again or self._cases or self._results:
-                while self._results:
-                    yield self._results.popleft()
-                if self._again and not waiting and not self._cases:
-                    waiting, self._again = self._again, waiting
+            while waiting or ends.again or self._cases or ends.results:
+                while ends.results:
+                    yield ends.results.popleft()
+                if ends.again and not waiting and not self._cases:
+                    # What was deferred is asked once more when all others have been.
+                    waiting, ends.again = ends.again, waiting
                     self.controlling.expect(len(waiting))
-                while waiting and len(self._cases) < self.concurrency and not self._run_stopped:
+                while waiting and len(self._cases) < self.concurrency and not self._over:
                     self._start(*waiting.popleft())
                 self._turn()
-                while waiting and self._run_stopped:
+                while waiting and self._over:
                     self._refuse(*waiting.popleft())
         finally:
             if not self._engine_dead:
@@ -170,7 +211,10 @@ class Driver:
             self._step()
             moved = True
         self.seconds["verifier_seconds"] += scored - began
-        self.seconds["generator_seconds"] += self.engine.now() - scored
+        ended = self.engine.now()
+        self.seconds["generator_seconds"] += ended - scored
+        self.ledger.passed(ended - self._seen)
+        self._seen = ended
         self._meter()
         if self.ledger.budget:
             self._enforce()
@@ -204,14 +248,14 @@ class Driver:
 
     def _die(self, reason: str) -> None:
         """Fail all problems that have not ended."""
-        self.dead = self._run_stopped = reason
+        self.dead = reason
         for case in list(self._cases):
             self._fail(case, reason)
 
     def _enforce(self) -> None:
         """End whatever has reached its limit; called after every engine step."""
         now = self.engine.now()
-        self._run_stopped = self._run_stopped or self.ledger.run_exceeded(now, self.started)
+        self._spent = self._spent or self.ledger.run_exceeded(now, self.started)
         for case in list(self._cases):
             if case.account.stopped is None:
                 reason = self._limit(case, now, live=case.live > 0)
@@ -223,8 +267,10 @@ class Driver:
 
     def _limit(self, case: Case, now: float, *, live: bool) -> str | None:
         """Return the limit that ends the running requests of a problem, or forbids it new ones."""
-        return self.ledger.run_exceeded(now, self.started, live=live) or self.ledger.exceeded(
-            case.account, now, live=live
+        return (
+            self.broken
+            or self.ledger.run_exceeded(now, self.started, live=live)
+            or self.ledger.exceeded(case.account, now, live=live)
         )
 
     def _report(self, show: Callable[[Status], None]) -> None:
@@ -247,8 +293,20 @@ class Driver:
             self._fail(case, f"the prompt cannot be encoded: {type(error).__name__}: {error}")
             return
         self.trace.event("start", problem.id, start | {"prompt_tokens": len(case.prompt)})
-        case.root = Frame(case, run_stage(self.strategy, State(problem, self.rules.seed)), Lineage())
+        stage = self._fallback(case) or self.strategy
+        case.root = Frame(case, run_stage(stage, State(problem, self.rules.seed)), Lineage())
         self._deliver(case.root, None)
+
+    def _fallback(self, case: Case) -> Stage | None:
+        """Return what a problem gets in place of the strategy, None while there are funds for that."""
+        name, low = self.ledger.budget.fallback, self.ledger.low(self.engine.now(), self.started)
+        if name is None or low is None:
+            return None
+        reason = f"{low}, {name} in place of the strategy"
+        case.account.early = reason
+        self.capped.add(case.problem.id)
+        self.trace.event("fallback", case.problem.id, {"reason": reason})
+        return FALLBACKS[name]
 
     def _deliver(self, frame: Frame, reply: Any) -> None:
         self._ready.append((frame, reply))
@@ -279,8 +337,8 @@ class Driver:
             self.trace.event(op.kind, case.problem.id, op.data)
             return None
         now = self.engine.now()
-        if isinstance(op, Quote):
-            return self._quote(case, op, now)
+        if isinstance(op, Quote | Choose | Learn):
+            return self._told(case, op, now)
         if isinstance(op, Generate):
             stopped = self._refused(case, now)
             if stopped is not None or not op.requests:
@@ -301,15 +359,20 @@ class Driver:
             raise TypeError(msg)
         return _WAITS
 
-    def _quote(self, case: Case, op: Quote, now: float) -> Quotation:
+    def _told(self, case: Case, op: Quote | Choose | Learn, now: float) -> Quotation | Chosen | None:
+        """Return what the books, and those who decide across problems, say."""
+        if not isinstance(op, Quote) or op.by is not None:
+            # What others have spent, or what came of them, decides.
+            self.capped.add(case.problem.id)
+        if not isinstance(op, Quote):
+            return self.choosing.reply(case, op, now, self.started)
         if op.by is not None:
-            # What others have spent decides.
-            self.capped.add(case.problem.id)
             return self.controlling.quote(case, op, now, self.started)
+        takes = self.pace.takes(case, op.timed, now) if op.timed else None
         quotation = self.ledger.quote(case.account, op.samples, now, self.started)
-        if quotation.short(op) is not None:
+        if op.timed or quotation.short(op) is not None:
             self.capped.add(case.problem.id)
-        return quotation
+        return replace(quotation, takes=takes) if op.timed else quotation
 
     def _refused(self, case: Case, now: float) -> str | None:
         """Return the limit that forbids a problem new requests, None when there is none."""
@@ -322,7 +385,10 @@ class Driver:
         parent = frame.parent
         self._ahead.left(frame)
         if parent is None:
-            self._finish(frame.case, state)
+            if is_sound(state):
+                self._ends.finish(frame.case, state)
+            else:
+                self._fail(frame.case, "the strategy left a state whose pool, answer or reason is not one.")
             return
         ends = parent.join(frame, state)
         if ends is not None:
@@ -330,54 +396,15 @@ class Driver:
 
     # --- ends -------------------------------------------------------------------------------------
 
-    def _finish(self, case: Case, state: State) -> None:
-        if not _is_sound(state):
-            self._fail(case, "the strategy left a state whose pool, answer or reason is not one.")
-            return
-        outcome, correct, reason = outcome_of(state), None, None
-        if (
-            outcome == "deferred"
-            and self.controlling.asks_again(case)
-            and case.index not in self._asked_twice
-        ):
-            self._asked_twice.add(case.index)
-            self._again.append((case.index, case.problem))
-            self._leave(case)
-            return
-        try:
-            correct = self.rules.task.correct(state.answer, case.problem)
-        except Exception as error:  # noqa: BLE001 - a grader that breaks is an error, never "wrong"
-            outcome, reason = "failed", f"grading failed: {type(error).__name__}: {error}"
-        self._close(case, state, outcome, correct=correct, reason=reason)
-
     def _fail(self, case: Case, reason: str, details: str | None = None) -> None:
         self.trace.event("failed", case.problem.id, {"reason": reason, "traceback": details})
         self._decoding.cancel(case, self.dead if self._engine_dead else None)
         self._verifying.cancel(case)
-        self._close(case, State(case.problem, stopped=case.account.stopped), "failed", reason=reason)
+        self._ends.fail(case, reason)
 
-    def _close(
-        self,
-        case: Case,
-        state: State,
-        outcome: Outcome,
-        *,
-        correct: bool | None = None,
-        reason: str | None = None,
-    ) -> None:
-        state = state.with_(stopped=state.early or case.account.early)
-        usage = self._leave(case)
-        self._record(
-            make_result(
-                state,
-                outcome,
-                usage,
-                self.ledger.cost(usage),
-                correct=correct,
-                reason=reason,
-                tree=case.tree,
-            )
-        )
+    def _refuse(self, index: int, problem: Problem) -> None:
+        self.capped.add(problem.id)
+        self._ends.refuse(index, problem, self._over, dead=self.dead)
 
     def _leave(self, case: Case) -> Usage:
         """Forget a problem and return what it has spent."""
@@ -387,6 +414,8 @@ class Driver:
         self._settle()
         now = self.engine.now()
         self.controlling.closed(case, now)
+        self.pace.closed(case, now)
+        self.choosing.closed(case, now, lost=self.dead is not None)
         if self._metering is not None:
             self._metering.end(case.account)
         return self.ledger.close(case.account, now)
@@ -398,40 +427,3 @@ class Driver:
 
     def _load_of(self, problem: int) -> float:
         return 0.0 if self._load is None else self._load.read(self.engine.now(), problem)
-
-    def _refuse(self, index: int, problem: Problem) -> None:
-        """Record a problem that never started: the run's funds are spent, or its engine is dead."""
-        self.trace.event("start", problem.id, {"index": index})
-        outcome: Outcome = "failed" if self.dead else "deferred"
-        self.capped.add(problem.id)
-        state = State(problem, stopped=None if self.dead else self._run_stopped)
-        nothing = self.ledger.nothing
-        self._record(make_result(state, outcome, nothing, self.ledger.cost(nothing), reason=self.dead))
-
-    def _record(self, result: Result) -> None:
-        self.status.done += 1
-        self.status.graded += result.correct is not None
-        self.status.correct += bool(result.correct)
-        self._results.append(result)
-        self.trace.event(
-            "result",
-            result.id,
-            {
-                "outcome": result.outcome,
-                "answer": result.answer,
-                "correct": result.correct,
-                "stopped": result.stopped,
-            },
-        )
-        self.trace.flush()
-
-
-def _is_sound(state: State) -> bool:
-    """Return whether what a strategy returned can be made a result of."""
-    return (
-        isinstance(state.pool, tuple)
-        and all(isinstance(candidate, Candidate) for candidate in state.pool)
-        and isinstance(state.answer, Answer | None)
-        and isinstance(state.stopped, str | None)
-        and isinstance(state.ended, str | None)
-    )

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ttsflow.budget import Budget
 from ttsflow.build import walk
 from ttsflow.control import ControllerPart
 from ttsflow.errors import ConfigError, suggest
-from ttsflow.ledger import Budget
 from ttsflow.meters.attribution import check_attribution
-from ttsflow.meters.plain import NoMeter
+from ttsflow.meters.plain import UNMETERED, NoMeter
 from ttsflow.protocols import CostModel, EnginePart
 from ttsflow.sensors import MeterPart
 
-__all__ = ["check_controllers", "check_meter", "controllers_of", "with_joules"]
+__all__ = ["check_controllers", "check_meter", "controllers_of", "unit_of", "with_joules"]
 
 
 def controllers_of(strategy: Any, budget: Budget) -> dict[ControllerPart, str]:
@@ -25,7 +25,7 @@ def controllers_of(strategy: Any, budget: Budget) -> dict[ControllerPart, str]:
     found: dict[ControllerPart, str] = {}
     for path, part in walk(strategy, "strategy"):
         if isinstance(part, ControllerPart):
-            found[part] = _unit_of(part, path, budget)
+            found[part] = unit_of(part.unit, path, budget)
     return found
 
 
@@ -40,7 +40,11 @@ def check_controllers(strategy: Any, budget: Budget) -> None:
                 raise error.below(path) from error
 
 
-def _unit_of(part: ControllerPart, path: str, budget: Budget) -> str:
+def unit_of(wanted: str | None, path: str, budget: Budget) -> str:
+    """Return the unit of the run's budget that is spent; ``wanted`` names it, None: the only one.
+
+    Raises ``ConfigError`` where there is none, or where nobody says which of several.
+    """
     units = [*budget.run]
     if not units:
         raise ConfigError(
@@ -49,7 +53,7 @@ def _unit_of(part: ControllerPart, path: str, budget: Budget) -> str:
             "budget.run.joules=50000.",
             "budget.run",
         )
-    if part.unit is None:
+    if wanted is None:
         if len(units) > 1:
             known = ", ".join(units)
             raise ConfigError(
@@ -57,11 +61,9 @@ def _unit_of(part: ControllerPart, path: str, budget: Budget) -> str:
                 f"{path}.unit",
             )
         return units[0]
-    if part.unit not in units:
-        raise ConfigError(
-            f"the run has no budget in '{part.unit}'. {suggest(part.unit, units)}", f"{path}.unit"
-        )
-    return part.unit
+    if wanted not in units:
+        raise ConfigError(f"the run has no budget in '{wanted}'. {suggest(wanted, units)}", f"{path}.unit")
+    return wanted
 
 
 def with_joules(costs: Mapping[str, Any], meter: MeterPart) -> Mapping[str, Any]:
@@ -78,11 +80,7 @@ def check_meter(
     check_attribution(attribution, concurrency)
     for name, cost in costs.items():
         if "joules" in getattr(cost, "needs", ()) and isinstance(meter, NoMeter):
-            raise ConfigError(
-                "joules are counted by a meter, and this run has none. Choose one with meter=nvml, power, "
-                "rapl or model (see `ttsflow list meter`).",
-                f"cost.{name}",
-            )
+            raise ConfigError(UNMETERED, f"cost.{name}")
     if getattr(meter, "wall", False) and getattr(engine, "virtual", False):
         raise ConfigError(
             "this engine's clock is virtual, and what a device takes meanwhile is not what the run would "

@@ -6,23 +6,29 @@ clock or a file; the driver carries out what is asked.
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from ttsflow.lineage import Path
-from ttsflow.types import Candidate, Finish, Sampling, State, Tokens, Usage
+from ttsflow.types import Answer, Candidate, Finish, Sampling, State, Tokens, Usage
 
 if TYPE_CHECKING:
+    from ttsflow.choice import ChooserPart
     from ttsflow.control import ControllerPart
     from ttsflow.protocols import Outlook, Stage, Watch
 
 __all__ = [
+    "Choose",
+    "Chosen",
     "Decision",
+    "Earned",
     "EngineRequest",
     "Fork",
     "Generate",
     "Generated",
+    "Learn",
     "Note",
     "Offer",
     "Op",
@@ -134,12 +140,14 @@ class Quote:
     """Ask what ``samples`` more samples would cost and what is left; reply: ``Quotation``.
 
     ``reserve`` is the share of a limit below which the stage takes its funds for low. ``by`` is the part of a
-    controller that is asked as well; its word is the ``offer`` of the reply.
+    controller that is asked as well; its word is the ``offer`` of the reply. ``timed`` asks how long so many
+    more samples take, and sets nothing aside for them.
     """
 
     samples: int = 0
     reserve: float = 0.0
     by: ControllerPart | None = None
+    timed: int = 0
 
 
 class Offer(NamedTuple):
@@ -168,7 +176,8 @@ class Quotation:
 
     ``price`` is the expected cost of the samples asked for, from the mean over this run so far; a
     unit is absent from it until something was measured. ``spent`` is the problem's usage so far. ``offer`` is
-    that of the controller that was asked.
+    that of the controller that was asked. ``takes`` are the seconds, with a margin, that the samples of
+    ``timed`` take from now on; None before the first have ended.
     """
 
     price: Mapping[str, float]
@@ -176,6 +185,7 @@ class Quotation:
     limit: Mapping[str, float]
     spent: Usage
     offer: Offer | None = None
+    takes: float | None = None
 
     def short(self, asked: Quote) -> str | None:
         """Return why the funds are low for what was asked; None when they are not."""
@@ -190,6 +200,54 @@ class Quotation:
 
 
 @dataclass(frozen=True, slots=True)
+class Choose:
+    """Ask the chooser ``by`` which of its arms to run on the problem; reply: ``Chosen``.
+
+    ``rng`` is all the chance there is in the choice, ``features`` what the stage knows of the problem.
+    ``before`` is what the problem had spent when the stage began: what it spends from there on is the cost of
+    the arm. ``samples`` is the most that each arm draws.
+    """
+
+    by: ChooserPart
+    rng: random.Random
+    features: Mapping[str, float | str] = field(default_factory=dict)
+    before: Usage = field(default_factory=Usage)
+    samples: Mapping[str, int] = field(default_factory=dict)
+
+
+class Chosen(NamedTuple):
+    """A chooser's word: the ``arm`` to run, None where none is affordable, and then why (``refused``).
+
+    ``expected`` is what the arm is expected to cost in all, None while nothing is known; ``number`` is to be
+    given back with ``Learn``.
+    """
+
+    arm: str | None
+    expected: float | None = None
+    refused: str | None = None
+    number: int = 0
+
+
+class Earned(NamedTuple):
+    """What an arm came to: its answer, the reward from 0 to 1 (None: not known), and what it used.
+
+    ``usage`` is None for the arm that ran, whose usage the driver knows.
+    """
+
+    answer: Answer | None
+    reward: float | None
+    usage: Usage | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Learn:
+    """Tell what came of a choice, by arm: of the one that ran, and of others known with it; reply: None."""
+
+    number: int
+    arms: Mapping[str, Earned]
+
+
+@dataclass(frozen=True, slots=True)
 class Note:
     """Tell the trace something, such as which candidates were pruned and why; reply: None."""
 
@@ -197,7 +255,7 @@ class Note:
     data: Mapping[str, Any] = field(default_factory=dict)
 
 
-Op = Generate | Score | Fork | Quote | Note
+Op = Generate | Score | Fork | Quote | Choose | Learn | Note
 
 
 # --- between driver and watches -------------------------------------------------------------------

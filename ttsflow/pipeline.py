@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ttsflow.assemble import assemble
+from ttsflow.choosers import check_gold
 from ttsflow.errors import ConfigError, EngineDead
 from ttsflow.protocols import Task
 from ttsflow.session import Session, versions
@@ -85,9 +86,9 @@ class Pipeline:
 
         Raises ``ModelError`` and ``EngineDead`` when the engine cannot work.
         """
-        run = self.run([question])
-        if run.summary.error is not None:
-            raise EngineDead(run.summary.error)
+        run, dead = self._run([question], None)
+        if dead is not None:
+            raise EngineDead(dead)
         return run.results[0]
 
     def run(
@@ -99,10 +100,18 @@ class Pipeline:
         """Run all problems: texts, mappings with prompt, gold and id, or ``Problem``; default: the task's.
 
         ``trace`` is a file that events are appended to. Raises ``ModelError``. When the engine dies
-        midway, the problems left are failed with the reason, which is also ``summary.error``.
+        midway, the problems left are failed with the reason, which is also ``summary.error``; when the
+        breaker of the budget ends the run, they are deferred with it.
         """
+        return self._run(problems, trace)[0]
+
+    def _run(
+        self, problems: Iterable[str | Mapping[str, Any] | Problem] | None, trace: str | Path | None
+    ) -> tuple[Run, str | None]:
+        """Return the run, and why its engine died if it did."""
         setup = replace(self.setup, task=self._task(problems))
         todo = list(setup.task.problems())[: setup.limit]
+        check_gold(setup.strategy, setup.task, todo)
         name, found = setup.fingerprint, versions()
         with ExitStack() as stack:
             recorder = stack.enter_context(closing(JsonTrace(Path(trace)))) if trace is not None else None
@@ -115,19 +124,19 @@ class Pipeline:
         done.sort(key=lambda result: place[result.id])
         summary = summarize(
             done,
-            status="failed" if session.dead else "complete",
+            status="failed" if session.error else "complete",
             names=setup.names,
             seed=setup.seed,
             fingerprint=name,
             planned=len(todo),
             wall_seconds=session.wall_seconds,
             versions=found,
-            error=session.dead,
+            error=session.error,
             work=session.work,
             joules_source=session.joules_source,
             exact=session.exact,
         )
-        return Run(tuple(done), summary)
+        return Run(tuple(done), summary), session.dead
 
     def _task(self, problems: Iterable[Any] | None) -> Task:
         if self._plain is None:

@@ -20,6 +20,7 @@ import yaml
 
 from ttsflow import interrupt
 from ttsflow.assemble import assemble
+from ttsflow.choosers import check_gold
 from ttsflow.controllers.prices import LEARNT
 from ttsflow.display import Display
 from ttsflow.errors import ConfigError, TtsflowError
@@ -43,6 +44,7 @@ def run_config(mapping: Mapping[str, Any], folder: Path, *, show: bool = False) 
     """
     setup = assemble(mapping)
     problems = _problems(setup)
+    check_gold(setup.strategy, setup.task, problems)
     if _holds_a_run(folder):
         raise ConfigError(
             f"the folder {folder} already holds a run, and nothing is overwritten; choose another one with "
@@ -86,8 +88,8 @@ def run_config(mapping: Mapping[str, Any], folder: Path, *, show: bool = False) 
         except BaseException as error:
             job.end("partial", session.wall_seconds, error=_ending(error))
             raise
-        if session.dead is not None:
-            return job.end("failed", session.wall_seconds, error=session.dead)
+        if session.error is not None:
+            return job.end("failed", session.wall_seconds, error=session.error)
         failed = [result.reason for result in job.results if result.outcome == "failed"]
         if failed and len(failed) == len(job.results):
             return job.end("failed", session.wall_seconds, error=f"every problem failed: {failed[0]}")

@@ -14,6 +14,7 @@ from typing import Any, Self
 
 from ttsflow import plugins
 from ttsflow.acceleration import PLAIN, Acceleration
+from ttsflow.choosing import Choosers
 from ttsflow.costs.replan import Replanner
 from ttsflow.driver import Driver
 from ttsflow.engines import warm
@@ -70,6 +71,8 @@ class Session:
     def __init__(self, setup: Setup) -> None:
         self.setup = setup
         self.dead: str | None = None
+        #: Why the breaker of the run has tripped.
+        self.broken: str | None = None
         self.wall_seconds = 0.0
         self.work: dict[str, float] = {}
         self.exact: dict[str, Any] | None = None
@@ -79,7 +82,7 @@ class Session:
         #: Of a plan that is in force as long as the engines are open: says what the next run should have.
         self._replanner: Replanner | None = None
         self.joules_source = "none"
-        #: What the controllers of the run have learnt, once it is over.
+        #: What the controllers and choosers of the run have learnt, once it is over.
         self.learnt: list[Mapping[str, Any]] = []
         self._verifier: Verifier | None = None
         self._store: SampleStore | None = None
@@ -159,6 +162,11 @@ class Session:
             store.close()
 
     @property
+    def error(self) -> str | None:
+        """Why the run did not do what was asked: its engine or meter died, or its breaker tripped."""
+        return self.dead or self.broken
+
+    @property
     def moments(self) -> Sequence[Moment]:
         """What ran when, of an engine that keeps count of it."""
         timeline: Timeline | None = getattr(self._engine, "timeline", None)
@@ -197,12 +205,12 @@ class Session:
                 done[result.id] = result
                 yield result
         finally:
-            self.dead = driver.dead
+            self.dead, self.broken = driver.dead, driver.broken
             self.wall_seconds = engine.now() - started
             self.work = counted(engine) | _counted(self._verifier) | driver.seconds
             self.work |= meter.stop() if meter is not None else {}
             self.work |= self._replanner.counters() if self._replanner is not None else {}
-            self.learnt = driver.controlling.state()
+            self.learnt = driver.controlling.state() + driver.choosing.state()
             metering: Metering | None = measures.get("metering")
             if metering is not None:
                 self.work["idle_joules"] = round(metering.idle, 6)
@@ -215,7 +223,8 @@ class Session:
         setup = self.setup
         meter = setup.meter.open()
         self.joules_source = joules_source(meter)
-        found: dict[str, Any] = {"controllers": setup.controllers}
+        choosers = Choosers(setup.choosers, setup.names.get("task", ""))
+        found: dict[str, Any] = {"controllers": setup.controllers, "choosers": choosers}
         if meter is not None:
             self._opened.append(meter)
             found["metering"] = Metering(meter, setup.attribution, engine.now())

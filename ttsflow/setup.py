@@ -8,11 +8,13 @@ from typing import Any
 
 from ttsflow import plugins
 from ttsflow.acceleration import PLAIN, Acceleration
+from ttsflow.budget import Budget
 from ttsflow.build import explain, walk
+from ttsflow.choice import ChooserPart
+from ttsflow.choosers import choosers_of
 from ttsflow.control import ControllerPart
 from ttsflow.costs.plan import Plan, Sharing
 from ttsflow.fingerprint import fingerprint
-from ttsflow.ledger import Budget
 from ttsflow.load.idle import NoLoad
 from ttsflow.measuring import controllers_of
 from ttsflow.meters.attribution import How
@@ -64,7 +66,7 @@ class Setup:
         }
         rest = {
             "cost": {name: explain(cost, registry) for name, cost in self.costs.items()},
-            "budget": asdict(self.budget),
+            "budget": self.budget.described(),
             "sampling": asdict(self.sampling),
             "seed": self.seed,
             "limit": self.limit,
@@ -74,6 +76,8 @@ class Setup:
         if self.controllers:
             # What one question costs decides what is left for others.
             rest |= {"load": explain(self.load, registry), "concurrency": self.concurrency}
+        if self.choosers:
+            rest["concurrency"] = self.concurrency
         if self.acceleration.biased:
             rest["speculation"] = asdict(self.acceleration)["speculation"]
         return fingerprint({name: part and explain(part, registry) for name, part in parts.items()} | rest)
@@ -82,6 +86,11 @@ class Setup:
     def controllers(self) -> Mapping[ControllerPart, str]:
         """The controllers of the strategy, and the unit that each spends."""
         return controllers_of(self.strategy, self.budget)
+
+    @property
+    def choosers(self) -> Mapping[ChooserPart, str]:
+        """The choosers of the strategy, and the unit that each counts."""
+        return choosers_of(self.strategy, self.budget, self.costs)
 
     @property
     def asked(self) -> VerifierPart | None:

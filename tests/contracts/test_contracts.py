@@ -26,6 +26,7 @@ from ttsflow.paths import PathsPart
 from ttsflow.protocols import EnginePart
 from ttsflow.sensors import MeterPart
 from ttsflow.strategies.aggregate import Aggregate
+from ttsflow.strategies.auto import Auto
 from ttsflow.strategies.branch import Branch
 from ttsflow.strategies.budget_check import BudgetCheck
 from ttsflow.strategies.confidence import Confidence, LowConfidence
@@ -164,6 +165,8 @@ STAGES = {
         {"more": GenerateStage(2, unit="tokens", step_tokens=4), "probe": Probe(window=2)}, at_most=9
     ),
     "recipe": Recipe(4),
+    # With one arm there is nothing to choose; what is chosen depends on what has ended.
+    "auto": Auto({"vote": Sequence({"a": GenerateStage(3), "v": Aggregate()})}, probe=2),
     "ladder": Sequence({"climb": Ladder(), "vote": Aggregate()}),
     "budget_check": Sequence({"a": GenerateStage(2), "b": BudgetCheck(0.5, 9)}),
 }

@@ -18,8 +18,8 @@ from ttsflow.testing import FakeEngine, FakeEnginePart, run_fake
 from ttsflow.testing.parts import FakeTask, FakeVerifierPart
 from ttsflow.testing.schedules import SAMPLING, Schedule, draw, play, same
 
-#: What others have spent decides there, and without funds nothing runs.
-STEERED = {"atest_online", "atest_reserve"}
+#: What others have spent, or what came of them, decides there.
+STEERED = {"atest_online", "atest_reserve", "auto"}
 SHIPPED = sorted({entry.name for entry in load().entries("strategy")} - STEERED)
 SEARCHES = ["beam_search", "dvts"]
 ALL = Acceleration(prefix_order=True, speculation=Speculation(curve=False), eager_verify=True)

@@ -98,6 +98,25 @@ def test_every_price_is_settled_with_what_was_really_spent(gain, concurrency):
     )
 
 
+@pytest.mark.parametrize("concurrency", [1, 3, 8])
+def test_problems_side_by_side_share_the_seconds_that_the_run_pays_for(concurrency, tools):
+    heard = Heard(price=0.01)
+    engine = tools.Endless(capacity=64)
+    run_fake(
+        climbing(heard, min_samples=8),
+        FakeTask(size=8).problems(),
+        engine=engine,
+        sampling=TEN,
+        budget=Budget(run={"seconds": 1e9}),
+        concurrency=concurrency,
+    )
+    paid = sum(cost for _, _, cost in of(heard, "observe"))
+    assert paid == pytest.approx(engine.now())
+    assert sum(spent for (spent,) in of(heard, "closed")) == pytest.approx(engine.now())
+    # All samples take 0.1 s, of which each pays its part.
+    assert min(cost for _, _, cost in of(heard, "observe")) == pytest.approx(0.1 / concurrency)
+
+
 def test_a_run_begins_once_with_its_problems_and_funds():
     heard = Heard()
     run_fake(climbing(heard), FakeTask(size=3).problems(), budget=tokens(500))
@@ -330,6 +349,21 @@ def test_stages_with_equal_controllers_share_one_and_others_do_not():
     costs = [sum(cost for _, _, cost in of(one, "observe")) for one in (first, second)]
     assert min(costs) > 0
     assert sum(costs) == spent(apart)
+
+
+def test_every_controller_that_was_asked_hears_of_the_end():
+    first, second = Heard(price=10.0, name="first"), Heard(price=10.0, name="second")
+    strategy = Sequence(
+        {
+            "a": Ladder(n=2, controller=first, min_samples=2),
+            "b": Ladder(n=4, controller=second, min_samples=4),
+            "vote": Aggregate(),
+        }
+    )
+    results = run_fake(strategy, FakeTask(size=3).problems(), budget=tokens(1e9), concurrency=2)
+    costs = sorted(float(result.usage.decoded) for result in results.values())
+    for heard in (first, second):
+        assert sorted(cost for (cost,) in of(heard, "closed")) == costs
 
 
 def test_branches_of_a_question_are_observed_together_once_all_have_ended(tools):

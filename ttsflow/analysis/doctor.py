@@ -11,6 +11,7 @@ import yaml
 from rich.table import Table
 from rich.text import Text
 
+from ttsflow.budget import TRIPPED
 from ttsflow.errors import DataError
 from ttsflow.listing import wide_console
 
@@ -41,6 +42,7 @@ class _Run(NamedTuple):
     verifier: Mapping[str, Any]
     exact: Mapping[str, Any]
     concurrency: int
+    error: str
 
 
 def diagnose(folder: Path) -> list[Finding]:
@@ -96,6 +98,7 @@ def _read(folder: Path) -> _Run:
         verifier if isinstance(verifier, Mapping) else {},
         exact if isinstance(exact, Mapping) else {},
         concurrency if isinstance(concurrency, int) else 1,
+        str(summary.get("error") or ""),
     )
 
 
@@ -123,6 +126,13 @@ def _shares(run: _Run) -> dict[str, float]:
 
 
 def _findings(run: _Run) -> Iterator[Finding]:
+    if run.error.startswith(TRIPPED):
+        yield Finding(
+            "breaker",
+            f"the run was ended: {run.error.removeprefix(TRIPPED)}",
+            "Why is the `reason` of the last problems in results.jsonl; mend that and run again. Where such "
+            "ends are to be expected, raise budget.breaker.last or budget.breaker.share.",
+        )
     yield from _memory(run)
     yield from _plan(run)
     yield from _prefixes(run)

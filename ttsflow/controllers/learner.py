@@ -153,6 +153,11 @@ class Learner:
         for name, (_, spent) in told.items():
             self.ignored += not self._costs.learn(cell, numbers[name], spent)
 
+    @property
+    def priced(self) -> bool:
+        """Whether any cost was observed, so that ``costs`` are in the unit of what is observed."""
+        return self._costs.known
+
     def rewards(self, features: Mapping[str, float | str]) -> dict[str, float]:
         """Return the posterior mean of every arm's reward on such questions."""
         return self._of_cell(features, self._effects.draw(None))
@@ -212,7 +217,9 @@ class Learner:
             learner = cls(**{**kept, **settings})
             cells = [tuple((str(name), str(bucket)) for name, bucket in cell) for cell in state["cells"]]
             learner._cells = {cell: place for place, cell in enumerate(cells)}
-            # A cell that is named twice leaves rows without a cell, which are refused.
+            if len(learner._cells) < len(cells):
+                msg = "a cell is named twice"
+                raise ValueError(msg)
             learner._effects.load(state["rewards"], len(learner._cells))
             learner._costs.load(state["costs"], len(learner._cells))
             for name in _COUNTERS:

@@ -12,7 +12,7 @@ from ttsflow.control import Asking
 from ttsflow.costs.online import OnlineCost
 from ttsflow.errors import ConfigError, DataError
 
-__all__ = ["LEARNT", "Prices", "open_prices", "short_of"]
+__all__ = ["LEARNT", "Prices", "open_prices", "read_learnt", "short_of"]
 
 
 #: Where a controller has the file.
@@ -51,23 +51,33 @@ def open_prices(settings: Prices, unit: str) -> OnlineCost:
     """Return prices in ``unit`` that begin as the settings say. Raises ``DataError`` for a file of none."""
     if settings.start is None:
         return OnlineCost(forgetting=settings.forgetting, beta=settings.beta, prior=settings.prior)
-    path = Path(settings.start).expanduser()
+    saved = read_learnt(settings.start, "prices", unit, _START)
+    try:
+        return OnlineCost.from_state(_under(saved["prices"], settings))
+    except ValueError as error:
+        raise DataError(f"{settings.start}: {error}", _START) from error
+
+
+def read_learnt(file: str, what: str, unit: str, setting: str) -> Mapping[str, Any]:
+    """Return what an earlier run has learnt, in ``unit``, with a mapping under the key ``what``.
+
+    Raises ``DataError`` for a file that does not hold that, and ``ConfigError`` for another unit; both say
+    that ``setting`` named the file.
+    """
+    path = Path(file).expanduser()
     try:
         saved: Any = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise DataError(
-            f"{path}: there is no such file; a run with a controller writes {LEARNT}.", _START
+            f"{path}: there is no such file; a run with a controller writes {LEARNT}.", setting
         ) from None
     except (OSError, ValueError) as error:
-        raise DataError(f"{path}: prices cannot be read: {type(error).__name__}: {error}", _START) from error
-    if not isinstance(saved, Mapping) or not isinstance(saved.get("prices"), Mapping):
-        raise DataError(f"{path}: it holds no prices; a run with a controller writes {LEARNT}.", _START)
+        raise DataError(f"{path}: {what} cannot be read: {type(error).__name__}: {error}", setting) from error
+    if not isinstance(saved, Mapping) or not isinstance(saved.get(what), Mapping):
+        raise DataError(f"{path}: it holds no {what}; a run with a controller writes {LEARNT}.", setting)
     if saved.get("unit") != unit:
-        raise ConfigError(f"{path} has prices in {saved.get('unit')}, and this run counts {unit}.", _START)
-    try:
-        return OnlineCost.from_state(_under(saved["prices"], settings))
-    except ValueError as error:
-        raise DataError(f"{path}: {error}", _START) from error
+        raise ConfigError(f"{path} has {what} in {saved.get('unit')}, and this run counts {unit}.", setting)
+    return saved
 
 
 def _under(state: Mapping[str, Any], settings: Prices) -> Mapping[str, Any]:

@@ -40,6 +40,9 @@ class Ladder:
     that foresees further votes (``ttsflow.strategies.worth``): ``options`` is how many answers there can be,
     None for any number. A sample without an answer counts there as one that nobody shares; the urn has as
     many answers as were seen where that is more than ``options``.
+
+    ``latency`` is a target in seconds from the problem's start: a rung above the first one is climbed only if
+    its samples are expected to end by then, at the pace that samples of the run have, with a margin.
     """
 
     n: int = 8
@@ -51,6 +54,7 @@ class Ladder:
     alpha: float = 1.0
     options: int | None = None
     controller: ControllerPart | None = None
+    latency: float | None = None
 
     def __post_init__(self) -> None:
         if not self.rungs or self.rungs[0] < 1 or sorted(set(self.rungs)) != [*self.rungs]:
@@ -71,8 +75,13 @@ class Ladder:
             raise ConfigError(f"a chance above 0 and up to 1, got {self.settled}.", "settled")
         if not 1 <= self.min_samples <= self.n:
             raise ConfigError(f"between 1 and n={self.n}, got {self.min_samples}.", "min_samples")
+        self._check_limits()
+
+    def _check_limits(self) -> None:
         if not 0 < self.alpha < math.inf:
             raise ConfigError(f"must be above 0 and finite, got {self.alpha}.", "alpha")
+        if self.latency is not None and not 0 < self.latency < math.inf:
+            raise ConfigError(f"a target is a number of seconds above 0, got {self.latency}.", "latency")
         if self.options is not None and self.options < 2:
             raise ConfigError(f"a vote is between at least 2 answers, got {self.options}.", "options")
 
@@ -93,7 +102,7 @@ class Ladder:
             if not higher:
                 return state
             votes = self._votes(state, drawn)
-            chosen: int | str = self._settled(votes, drawn) or (yield from self._next(votes, drawn, higher))
+            chosen: int | str = self._settled(votes, drawn) or (yield from self._timely(votes, drawn, higher))
             if isinstance(chosen, str):
                 if self.controller is not None:
                     # Nothing stays set aside for samples that are not drawn.
@@ -122,10 +131,31 @@ class Ladder:
             return None
         return f"settled: the leader wins the vote of {self.n} with a chance of {chance:.3f}"
 
+    def _timely(self, votes: Sequence[int], drawn: int, higher: Sequence[int]) -> _Word:
+        """Return to which rung to draw of those that can be reached in time, or why to none."""
+        if self.latency is None:
+            return (yield from self._next(votes, drawn, higher))
+        # Without any sample there would be no answer, late or not.
+        reached = [] if drawn else [higher[0]]
+        late = ""
+        for rung in higher[len(reached) :]:
+            timed: Quotation = yield Quote(timed=rung - drawn)
+            left = self.latency - timed.spent.seconds
+            if timed.takes is not None and timed.takes <= left:
+                reached.append(rung)
+            elif not late:
+                told = "an unknown time" if timed.takes is None else f"up to {timed.takes:.4g} s"
+                late = (
+                    f"latency: {rung - drawn} more would take {told}, and {max(0.0, left):.4g} of "
+                    f"{self.latency:.4g} s are left"
+                )
+        return (yield from self._next(votes, drawn, reached)) if reached else late
+
     def _next(self, votes: Sequence[int], drawn: int, higher: Sequence[int]) -> _Word:
         """Return to which rung to draw, or why to none; what that costs is set aside."""
         if self.controller is None:
-            return self._worthy(votes, {rung: float(rung - drawn) for rung in higher}, drawn, self.worth)
+            costs = {rung: float(rung - drawn) for rung in higher}
+            return self._at_most(self._worthy(votes, costs, drawn, self.worth), higher)
         offers: dict[int, Offer] = {}
         for rung in higher if self.gain != "one_rung" else higher[:1]:
             offers[rung] = yield from self._ask(rung - drawn)
@@ -141,6 +171,11 @@ class Ladder:
         if granted != [*offers][-1]:
             yield from self._ask(granted - drawn)
         return granted
+
+    @staticmethod
+    def _at_most(chosen: int | str, allowed: Sequence[int]) -> int | str:
+        """Return the highest rung that is allowed up to the one that was chosen."""
+        return chosen if isinstance(chosen, str) else max(rung for rung in allowed if rung <= chosen)
 
     def _ask(self, samples: int) -> Generator[Op, Reply, Offer]:
         quotation: Quotation = yield Quote(samples, by=self.controller)

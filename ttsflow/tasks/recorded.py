@@ -112,7 +112,7 @@ class Recorded:
         gold = recording.gold
         if gold is not None and self.kind is not None:
             gold = _label(gold) if self.kind == "choice" else grade.gold_text(gold, self.kind)
-        data = {"answers": answers, "verdicts": verdicts}
+        data = {"answers": answers, "verdicts": verdicts, "dataset": recording.dataset}
         return Problem(prompt=recording.id, id=recording.id, gold=gold or None, data=data)
 
     def _key(self, said: str) -> str:

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ttsflow.acceleration import PLAIN, Acceleration
+from ttsflow.choosers import choosers_of
+from ttsflow.choosing import Choosers
 from ttsflow.costs.basic import Requests, Seconds, Tokens
 from ttsflow.costs.prices import Joules
 from ttsflow.driver import Driver
@@ -76,6 +78,7 @@ def run_fake(
         concurrency=concurrency,
         acceleration=acceleration,
         controllers=controllers_of(strategy, budget),
+        choosers=Choosers(choosers_of(strategy, budget, costs), "fake"),
         metering=None if meter is None else Metering(meter, "token_share", engine.now()),
         load=load,
     )

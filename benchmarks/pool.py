@@ -23,7 +23,7 @@ from ttsflow.types import Sampling
 
 TEXTS = Texts("model", '{"model": "made up"}')
 #: Samples of one prompt; of one transaction, while the file is filled and at its end; how many those are.
-SHARED, MANY, FEW, LAST = 64, 2000, 4, 2000
+SHARED, MANY, FEW, LAST = 64, 50_000, 4, 2000
 SAMPLING = Sampling()
 
 
@@ -47,11 +47,15 @@ def main() -> int:
     with tempfile.TemporaryDirectory(dir=arguments.folder) as name:
         file = Path(name) / "samples.pool"
         store = SampleStore(file)
+        # Filling alone: keys are random, so that every sample changes another page.
+        assert store.connection is not None
+        store.connection.execute("PRAGMA cache_size = -400000")
         for number in range(arguments.rows):
             tokens = tuple(range(number % 9973, number % 9973 + 60))
             store.add(TEXTS, request(number), Sample(tokens, True), text)
             if number == arguments.rows - LAST:
-                store.commit()
+                store.close()
+                store = SampleStore(file)
                 began = time.perf_counter()
             if number % (MANY if number < arguments.rows - LAST else FEW) == 0:
                 store.commit()

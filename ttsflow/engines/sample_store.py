@@ -10,7 +10,7 @@ import sqlite3
 import time
 import warnings
 import zlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -117,23 +117,18 @@ class SampleStore:
         connection = self.connection
         if connection is None:
             raise sqlite3.ProgrammingError("it is closed")
-        written = 0
+        written, there = 0, set[object]()
         with transaction(connection):
             for entry in added:
                 row = _row(entry)
                 if connection.execute(_KNOWN, row).fetchone() is not None:
                     continue
                 connection.execute(_OUTDATED, row)
-                texts = entry.texts
-                connection.execute(
-                    "INSERT OR IGNORE INTO models(digest, name, settings) VALUES(?, ?, ?)",
-                    (texts.digest, texts.name, texts.settings),
-                )
-                connection.execute(
-                    "INSERT OR IGNORE INTO prompts(digest, tokens) VALUES(?, ?)",
-                    (row["prompt"], zlib.compress(pack("i", entry.request.prompt), 1)),
-                )
-                connection.execute("INSERT OR IGNORE INTO samplings(settings) VALUES(?)", (row["sampling"],))
+                for name, make in _SHARED.items():
+                    # In every transaction anew: another process may remove what no sample needs.
+                    if row[name] not in there:
+                        make(connection, entry, row[name])
+                        there.add(row[name])
                 connection.execute(_INSERT, row)
                 written += 1
         return written
@@ -145,6 +140,32 @@ class SampleStore:
             with suppress(sqlite3.Error):
                 self.connection.close()
             self.connection = None
+
+
+def _add_model(connection: sqlite3.Connection, entry: _Entry, digest: bytes) -> None:
+    connection.execute(
+        "INSERT OR IGNORE INTO models(digest, name, settings) VALUES(?, ?, ?)",
+        (digest, entry.texts.name, entry.texts.settings),
+    )
+
+
+def _add_prompt(connection: sqlite3.Connection, entry: _Entry, digest: bytes) -> None:
+    connection.execute(
+        "INSERT OR IGNORE INTO prompts(digest, tokens) VALUES(?, ?)",
+        (digest, zlib.compress(pack("i", entry.request.prompt), 1)),
+    )
+
+
+def _add_sampling(connection: sqlite3.Connection, _: _Entry, settings: str) -> None:
+    connection.execute("INSERT OR IGNORE INTO samplings(settings) VALUES(?)", (settings,))
+
+
+#: What many samples share, by its name in a row.
+_SHARED: Mapping[str, Callable[[sqlite3.Connection, _Entry, Any], None]] = {
+    "model": _add_model,
+    "prompt": _add_prompt,
+    "sampling": _add_sampling,
+}
 
 
 def _row(entry: _Entry) -> dict[str, Any]:

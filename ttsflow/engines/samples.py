@@ -12,11 +12,12 @@ import zlib
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from hashlib import blake2b
 from typing import Any
 
 from ttsflow.ops import EngineRequest
-from ttsflow.types import Tokens
+from ttsflow.types import Sampling, Tokens
 
 __all__ = [
     "Sample",
@@ -85,8 +86,13 @@ class Sample:
 
 def sampling_of(request: EngineRequest) -> str:
     """Return how tokens of a request are drawn, and what ends them, as JSON."""
-    sampling = {name: getattr(request.sampling, name) for name in _FIELDS}
-    return json.dumps({**sampling, "stop": list(request.stop)}, sort_keys=True)
+    return _written(request.sampling, request.stop)
+
+
+@lru_cache
+def _written(sampling: Sampling, stop: tuple[str, ...]) -> str:
+    fields = {name: getattr(sampling, name) for name in _FIELDS}
+    return json.dumps({**fields, "stop": list(stop)}, sort_keys=True)
 
 
 def key_of(digest: bytes, request: EngineRequest) -> bytes:

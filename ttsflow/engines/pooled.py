@@ -43,7 +43,6 @@ class Pooled(Decorated):
         self._seated: dict[str, Run] = {}
         #: By the name that a request has on the engine.
         self._inside: dict[str, Run] = {}
-        self._news: list[Progress] = []
         self._counts = dict.fromkeys(_COUNTED, 0)
 
     def submit(self, request: EngineRequest) -> None:

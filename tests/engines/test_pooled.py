@@ -11,11 +11,12 @@ from ttsflow.acceleration import Acceleration, Speculation
 from ttsflow.build import build
 from ttsflow.config import compose
 from ttsflow.engines.accelerated import accelerated, counted
+from ttsflow.engines.decorated import Decorated
 from ttsflow.engines.pooled import Pooled
 from ttsflow.engines.sample_store import SampleStore
 from ttsflow.engines.samples import Texts
 from ttsflow.errors import ConfigError, EngineDead
-from ttsflow.ops import EngineRequest
+from ttsflow.ops import EngineRequest, Progress
 from ttsflow.plugins import load
 from ttsflow.protocols import Engine, Leaping, leaping
 from ttsflow.testing import FakeEngine, FakeTask, run_fake
@@ -276,6 +277,21 @@ def test_seats_are_given_by_priority_and_then_arrival(store):
         for _ in range(200):
             order += [item.id for item in engine.step() if item.id not in order]
         assert order == ["5", "4", "3", "2", "1", "0"]
+
+
+def test_what_is_decoded_several_tokens_at_once_is_told_at_once(store):
+    class Pairs(Decorated):
+        def step(self):
+            both = [*self.inner.step(), *self.inner.step()]
+            return [
+                Progress(name, told(items)[0], items[-1].finish)
+                for name in dict.fromkeys(item.id for item in both)
+                for items in [[item for item in both if item.id == name]]
+            ]
+
+    engine = around(store, Pairs(FakeEngine()))
+    engine.submit(request(stream=True))
+    assert [len(item.tokens) for _ in range(12) for item in engine.step()] == [2] * 11 + [1]
 
 
 def test_ids_are_refused_while_in_use_and_unknown_ones_ignored(store):

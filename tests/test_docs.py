@@ -151,7 +151,7 @@ def test_commands(line, config_dir, capsys):
 
         parsed(words, argparse.ArgumentParser())
         return
-    if command in {"show", "timeline", "doctor", "profile", "replay-table", "load"}:
+    if command in {"show", "timeline", "doctor", "pool", "profile", "replay-table", "load"}:
         # What they print is tested where they are; here only that the words are ones they take.
         with pytest.raises(SystemExit) as help_shown:
             cli.main([command, "--help"])

@@ -7,6 +7,7 @@ from typing import Any, NoReturn
 from ttsflow import plugins
 from ttsflow.build import walk
 from ttsflow.choosers import check_choosers
+from ttsflow.engines.pool_file import check_pool
 from ttsflow.errors import ConfigError
 from ttsflow.load.idle import NoLoad
 from ttsflow.measuring import check_controllers, check_meter
@@ -28,6 +29,7 @@ def check(setup: Setup) -> None:
         raise ConfigError("no part of this strategy looks at the load; atest_online does.", "load")
     _ask(setup.load, "check", "load")
     _check_engine(setup)
+    _check_pool(setup)
     parts = list(walk(setup.strategy, "strategy"))
     given = {what for _, part in parts for what in getattr(part, "gives", ())}
     _check_source(setup)
@@ -63,6 +65,17 @@ def _check_engine(setup: Setup) -> None:
     _ask(setup.engine, "check_task", "", setup.task)
     _ask(setup.engine, "check_sampling", "sampling", setup.sampling)
     _check_verifier(setup)
+
+
+def _check_pool(setup: Setup) -> None:
+    """Refuse a pool that cannot be used, or that this engine cannot use."""
+    asked = setup.acceleration.pool
+    if asked is None:
+        return
+    why: str | None = getattr(setup.engine, "unpooled", None)
+    if why is not None:
+        raise ConfigError(why, "engine.pool")
+    check_pool(asked)
 
 
 def _check_verifier(setup: Setup) -> None:

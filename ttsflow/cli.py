@@ -140,6 +140,7 @@ COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
     "timeline": commands.timeline,
     "doctor": commands.doctor,
     "record": commands.record,
+    "pool": commands.pool,
     "profile": commands.profile,
     "replay-table": commands.replay_table,
     "plan": commands.plan,

@@ -25,6 +25,7 @@ __all__ = [
     "overridden",
     "plan",
     "plugins",
+    "pool",
     "profile",
     "record",
     "replay_table",
@@ -156,6 +157,13 @@ def plugins(argv: Sequence[str]) -> int:
 
     show_plugins(installed(), problems())
     return 0
+
+
+def pool(argv: Sequence[str]) -> int:
+    """Show what a pool of samples holds, export it, or remove a part of it."""
+    from ttsflow.analysis.pool import main
+
+    return main(argv, Parser(prog="ttsflow pool", description=pool.__doc__))
 
 
 def profile(argv: Sequence[str]) -> int:

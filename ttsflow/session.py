@@ -19,6 +19,9 @@ from ttsflow.costs.replan import Replanner
 from ttsflow.driver import Driver
 from ttsflow.engines import warm
 from ttsflow.engines.accelerated import accelerated, counted
+from ttsflow.engines.pool_file import pool_path
+from ttsflow.engines.sample_store import SampleStore
+from ttsflow.engines.samples import texts_of
 from ttsflow.engines.shared import share
 from ttsflow.engines.utilisation import Meter
 from ttsflow.errors import ConfigError
@@ -82,9 +85,21 @@ class Session:
         #: What the controllers and choosers of the run have learnt, once it is over.
         self.learnt: list[Mapping[str, Any]] = []
         self._verifier: Verifier | None = None
+        self._store: SampleStore | None = None
 
     def __enter__(self) -> Self:
-        """Open engine and verifier. Raises ``ModelError``, ``MissingExtra``, ``ConfigError``."""
+        """Open pool, engine and verifier. Raises ``ModelError``, ``MissingExtra``, ``ConfigError``."""
+        if self.setup.acceleration.pool is not None:
+            # What is wrong with it is said before a model loads.
+            self._store = SampleStore(pool_path(self.setup.acceleration.pool))
+        try:
+            self._open()
+        except BaseException:
+            self._close_store()
+            raise
+        return self
+
+    def _open(self) -> None:
         part = self.setup.asked
         if isinstance(part, Served):
             self._serve(part)
@@ -99,7 +114,6 @@ class Session:
                 follow(replanner)
             else:
                 self._replanner = replanner
-        return self
 
     def _open_verifier(self) -> Verifier | None:
         part = self.setup.asked
@@ -132,7 +146,8 @@ class Session:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close the verifier; an engine that was interrupted midway is not kept."""
+        """Close verifier and pool; an engine that was interrupted midway is not kept."""
+        self._close_store()
         if self._verifier is not None:
             try:
                 self._verifier.close()
@@ -140,6 +155,11 @@ class Session:
                 warnings.warn(f"the verifier could not be closed: {failed}", stacklevel=2)
         if self.dead is not None or (kind is not None and not issubclass(kind, Exception)):
             warm.close_all()
+
+    def _close_store(self) -> None:
+        store, self._store = self._store, None
+        if store is not None:
+            store.close()
 
     @property
     def error(self) -> str | None:
@@ -164,7 +184,8 @@ class Session:
             msg = "a session runs inside its `with` block."
             raise RuntimeError(msg)
         setup = self.setup
-        engine = accelerated(self._engine, setup.acceleration, budget=bool(setup.budget))
+        pool = None if self._store is None else (self._store, texts_of(setup.engine))
+        engine = accelerated(self._engine, setup.acceleration, budget=bool(setup.budget), pool=pool)
         watch = None if self._replanner is None else self._replanner.observe
         try:
             measures = self._measures(engine)

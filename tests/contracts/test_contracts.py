@@ -14,6 +14,8 @@ from ttsflow.engines.accelerated import accelerated
 from ttsflow.engines.law import Law
 from ttsflow.engines.recorded_samples import RecordedSamples
 from ttsflow.engines.replay import Replay
+from ttsflow.engines.sample_store import SampleStore
+from ttsflow.engines.samples import Texts
 from ttsflow.engines.sim import Sim
 from ttsflow.engines.traced import Traced
 from ttsflow.engines.vllm import VLLM
@@ -92,6 +94,22 @@ class TestAcceleratedEngine(EngineContract):
     def engine(self, settings):
         wanted = Acceleration(prefix_order=True, speculation=True)
         return accelerated(FakeEngine(context=200, **settings), wanted)
+
+
+@pytest.fixture(scope="module")
+def samples(tmp_path_factory):
+    """Return a pool that all tests of an engine share, so that what one has asked for another finds."""
+    store = SampleStore(tmp_path_factory.mktemp("pool") / "samples.pool")
+    yield store
+    store.close()
+
+
+@pytest.mark.parametrize("settings", [{}, {"capacity": 1}, {"capacity": 2, "preempt": 0.5}], ids=str)
+@pytest.mark.parametrize("wanted", [Acceleration(), Acceleration(prefix_order=True, speculation=True)])
+class TestPooledEngine(EngineContract):
+    @pytest.fixture
+    def engine(self, settings, wanted, samples):
+        return accelerated(FakeEngine(context=200, **settings), wanted, pool=(samples, Texts("fake", "")))
 
 
 LAW = Law(median=3, sigma=0.5, longest=10, end=0.2)

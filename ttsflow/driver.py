@@ -10,6 +10,7 @@ import time
 import traceback
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any
 
 from ttsflow.acceleration import PLAIN, Acceleration
@@ -126,15 +127,15 @@ class Driver:
             about = len(candidates) + sum(case.live for case in self._cases)
             self._on_round([candidate.tokens_new for candidate in candidates], about)
 
-    def run(self, problems: Sequence[Problem]) -> Iterator[Result]:
-        """Yield one result per problem, in the order in which they end.
+    def run(self, problems: Sequence[Problem], done: AbstractSet[str] = frozenset()) -> Iterator[Result]:
+        """Yield one result per problem but those ``done`` before, in the order in which they end.
 
         Whatever ends the iteration, an exception or the caller, no request stays on the engine.
         """
-        waiting = deque(enumerate(problems))
+        waiting = deque(one for one in enumerate(problems) if one[1].id not in done)
         self.started = self.engine.now()
-        self.status.problems = len(problems)
-        self.controlling.begin(len(problems))
+        self.status.problems = len(waiting)
+        self.controlling.begin(len(waiting))
         try:
             while waiting or self._again or self._cases or self._results:
                 while self._results:

@@ -48,12 +48,12 @@ __all__ = ["OWN_CONFIGS", "Loader", "session"]
 OWN_CONFIGS = "ttsflow.conf"
 
 #: Groups in which a part can be chosen by its bare name, without a config file of its own.
-GROUPS = ("strategy", "engine", "verifier", "task", "meter", "load")
+GROUPS = ("strategy", "engine", "verifier", "task", "meter", "load", "logger")
 
 #: Below these keys any setting may be given: `build` knows which exist, also those no file mentions.
 #: Only a stage that is removed must stand in a file.
 _OPEN = re.compile(
-    r"^(strategy|engine|verifier|task|cost|meter|load|budget|sampling)\.(?![^=]*\bstages\.[^.=]+=\s*null\s*$)[^=]*="
+    r"^(strategy|engine|verifier|task|cost|meter|load|logger|budget|sampling)\.(?![^=]*\bstages\.[^.=]+=\s*null\s*$)[^=]*="
 )
 
 #: How many compositions are kept, of some 15 kB each; a sweep has as many as it combines files.

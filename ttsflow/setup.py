@@ -14,6 +14,8 @@ from ttsflow.costs.plan import Plan, Sharing
 from ttsflow.fingerprint import fingerprint
 from ttsflow.ledger import Budget
 from ttsflow.load.idle import NoLoad
+from ttsflow.logger import LoggerPart
+from ttsflow.loggers.plain import NoLogger
 from ttsflow.measuring import controllers_of
 from ttsflow.meters.attribution import How
 from ttsflow.meters.plain import NoMeter
@@ -40,6 +42,7 @@ class Setup:
     meter: MeterPart = field(default_factory=NoMeter)
     attribution: How = "token_share"
     load: LoadPart = field(default_factory=NoLoad)
+    logger: LoggerPart = field(default_factory=NoLogger)
     plan: Plan | None = None
     sharing: Sharing | None = None
     seed: int = 0
@@ -82,6 +85,13 @@ class Setup:
     def controllers(self) -> Mapping[ControllerPart, str]:
         """The controllers of the strategy, and the unit that each spends."""
         return controllers_of(self.strategy, self.budget)
+
+    @property
+    def coupled(self) -> str | None:
+        """Why what one problem comes to depends on the others; None where each stands alone."""
+        if self.controllers:
+            return "a controller decides by what earlier problems came to"
+        return "a budget of the run is shared by all problems" if self.budget.run else None
 
     @property
     def asked(self) -> VerifierPart | None:

@@ -36,7 +36,7 @@ LAYERS = (
     "earlier runfolder",
     "run pipeline",
     "analysis",
-    "jobs",
+    "jobs job",
     "sweep",
     "commands",
     "cli",
@@ -46,8 +46,8 @@ RANK = {name: rank for rank, line in enumerate(LAYERS) for name in line.split()}
 
 #: Where a heavy or a framework package may be imported.
 HOMES = {
-    "hydra": {"config", "loading", "repository", "translate", "sweep", "cli"},
-    "omegaconf": {"config", "loading", "replace", "translate", "sweep", "cli"},
+    "hydra": {"config", "loading", "repository", "translate", "sweep", "job", "cli"},
+    "omegaconf": {"config", "loading", "replace", "translate", "sweep", "job", "cli"},
     "pluggy": {"hookspecs", "plugins"},
     "torch": {"engines", "load"},
     "vllm": {"engines"},

@@ -144,9 +144,13 @@ class Loader(ConfigLoaderImpl):
         parsed = [_override(line) for line in overrides]
         task = [line for line, one in zip(overrides, parsed, strict=True) if not one.is_hydra_override()]
         own = [line for line, one in zip(overrides, parsed, strict=True) if one.is_hydra_override()]
-        applied = (
-            own if run_mode == RunMode.MULTIRUN else own + [_OPEN.sub(r"++\g<0>", line) for line in task]
-        )
+        applied = own + [_OPEN.sub(r"++\g<0>", line) for line in task]
+        if run_mode == RunMode.MULTIRUN:
+            # An experiment may say what is swept over.
+            chosen = [one for one in parsed if one.key_or_group == "experiment"]
+            if any(one.is_sweep_override() for one in chosen):
+                raise ConfigError("one at a time: each says what is swept over.", "experiment")
+            applied = own + [one.input_line for one in chosen]
         self._files.whole = run_mode == RunMode.MULTIRUN or any(
             "hydra" in _NO_GROUP.sub("", line) for line in overrides
         )
@@ -298,9 +302,10 @@ class Loader(ConfigLoaderImpl):
         try:
             return super().load_sweep_config(master_config, sweep_overrides)
         except HydraException:
-            config = super().load_sweep_config(master_config, [])
+            own = [line for line in sweep_overrides if _override(line).is_hydra_override()]
+            config = super().load_sweep_config(master_config, own)
             with open_dict(config):
-                config.hydra.overrides.task = sweep_overrides
+                config.hydra.overrides.task = [line for line in sweep_overrides if line not in own]
             return config
 
 

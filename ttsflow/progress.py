@@ -9,12 +9,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from ttsflow.errors import DataError
 from ttsflow.lines import read_lines
 from ttsflow.locking import Holder, holder
 
-__all__ = ["FILES", "Progress", "State", "holds_a_run", "is_torn", "progress", "read_summary"]
+__all__ = ["FILES", "PLAN", "Progress", "State", "holds_a_run", "is_torn", "progress", "read_plan", "read_summary"]
 
 State = Literal["new", "running", "complete", "partial", "failed"]
+
+#: The file that makes a folder that of a sweep: its jobs.
+PLAN = "sweep.json"
 
 #: What a run writes; a folder that holds one of them holds a run.
 FILES = ("config.yaml", "results.jsonl", "trace.jsonl", "summary.json")
@@ -65,6 +69,18 @@ def read_summary(folder: Path) -> dict[str, Any]:
     except (OSError, ValueError, RecursionError):
         return {}
     return said if isinstance(said, dict) else {}
+
+
+def read_plan(folder: Path) -> list[tuple[int, tuple[str, ...], Path]]:
+    """Return number, words and folder of the jobs of a sweep. Raises ``DataError``."""
+    file = folder / PLAN
+    try:
+        said = json.loads(file.read_text(encoding="utf-8"))
+        return [(int(job["number"]), tuple(job["overrides"]), folder / job["folder"]) for job in said["jobs"]]
+    except OSError as error:
+        raise DataError(f"{file} cannot be read: {error.strerror}") from error
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise DataError(f"{file} is no plan of a sweep: {error}") from error
 
 
 def progress(folder: Path) -> Progress:

@@ -42,15 +42,19 @@ class Ended:
     row: dict[str, Any] = field(default_factory=dict, hash=False)
 
     def __float__(self) -> float:
-        """Return the accuracy; nan when there is none."""
-        accuracy = self.row.get("accuracy")
-        return float("nan") if accuracy is None else float(accuracy)
+        """Return the accuracy. Raises ``ValueError`` when there is none: a sweeper then counts a failure."""
+        return self._figure("accuracy")
 
     def __iter__(self) -> Iterator[float]:
-        """Yield accuracy and decoded tokens; nan for what there is none of."""
-        tokens = self.row.get("decoded")
-        yield float(self)
-        yield float("nan") if tokens is None else float(tokens)
+        """Yield accuracy and decoded tokens. Raises ``ValueError`` when there are none."""
+        yield self._figure("accuracy")
+        yield self._figure("decoded")
+
+    def _figure(self, name: str) -> float:
+        value = self.row.get(name)
+        if value is None or self.status != "complete":
+            raise ValueError(f"job {self.number} is {self.status}, and has no {name} to go by.")
+        return float(value)
 
     def __len__(self) -> int:
         """Return 2."""

@@ -153,7 +153,9 @@ def sweep(overrides: Sequence[str], config_dir: str | None, *, show: bool) -> li
         folder = Path(str(config.hydra.sweep.dir))
         check_folder(folder)
         _check_once_per_choice(sweeper, loader)
-        launcher = sweeper.launcher = _Planned(sweeper.launcher, config, loader, job)
+        # Some sweepers are only a front for the one that launches.
+        launching = sweeper if hasattr(sweeper, "launcher") else sweeper.sweeper
+        launcher = launching.launcher = _Planned(launching.launcher, config, loader, job)
         arguments = OmegaConf.to_container(config.hydra.overrides.task, resolve=False)
         with ExitStack() as stack:
             try:

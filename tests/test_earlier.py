@@ -279,17 +279,17 @@ def test_keys_that_differ_are_named_down_to_their_ends():
 
 
 def test_a_run_with_a_budget_of_its_own_is_begun_anew(tmp_path, capsys, monkeypatch):
-    mapping = config(budget={"run": {"tokens": 400}})
+    mapping = config(budget={"run": {"tokens": 200}})
     run_config(mapping, tmp_path / "whole")
     folder = tmp_path / "run"
-    step = FakeEngine.step
+    flush = LineFile.flush
 
-    def breaks(self):
-        if self.steps > 30:
+    def killed(self):
+        if self.path.name == "results.jsonl" and self.path.stat().st_size:
             raise KeyboardInterrupt
-        return step(self)
+        flush(self)
 
-    monkeypatch.setattr(FakeEngine, "step", breaks)
+    monkeypatch.setattr(LineFile, "flush", killed)
     with pytest.raises(KeyboardInterrupt):
         run_config(mapping, folder)
     monkeypatch.undo()
@@ -308,7 +308,7 @@ def test_a_run_with_a_budget_of_its_own_is_begun_anew(tmp_path, capsys, monkeypa
 
 
 def test_a_run_that_had_no_result_leaves_nothing_aside(whole, tmp_path, capsys):
-    mapping = config(budget={"run": {"tokens": 400}})
+    mapping = config(budget={"run": {"tokens": 200}})
     run_config(mapping, tmp_path / "run")
     for name in ("results.jsonl", "trace.jsonl"):
         os.truncate(tmp_path / "run" / name, 0)

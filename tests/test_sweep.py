@@ -181,9 +181,9 @@ def test_a_job_that_cannot_be_composed_has_a_folder_as_well():
 def test_the_name_of_a_strategy_makes_no_folders_of_its_own(tmp_path):
     file = tmp_path / "conf" / "strategy" / "mine" / "short vote.yaml"
     file.parent.mkdir(parents=True)
-    file.write_text("defaults: [/strategy@_here_: majority, _self_]\n")
-    name = job_name(["strategy=mine/short vote", "engine=fake"], "conf")
-    assert name.startswith("mine_short_vote-n")
+    file.write_text("use: sequence\nn: 3\nstages: {sample: {use: generate, n: '${strategy.n}'}}\n")
+    name = job_name(["strategy='mine/short vote'", "engine=fake"], "conf")
+    assert name.startswith("mine_short_vote-n3-")
 
 
 def test_equal_jobs_run_once(capsys):
@@ -205,8 +205,7 @@ def test_the_order_of_words_is_no_other_sweep(capsys):
 
 
 def test_a_folder_name_of_ones_own(capsys):
-    own = [*FAKE[:2], "strategy.n=2,3", "hydra.sweep.subdir='n_${hydra.job.num}, it''s'", HERE]
-    own[3] = "hydra.sweep.subdir=n_${hydra.job.num}"
+    own = [*FAKE[:2], "strategy.n=2,3", "hydra.sweep.subdir=n_${hydra.job.num}", HERE]
     assert cli.main(["run", "-q", "-m", *own]) == 0
     assert [*summaries("sweep")] == ["n_0", "n_1"]
     capsys.readouterr()
@@ -235,7 +234,8 @@ def test_a_folder_of_ones_own_may_have_any_name():
 
 
 def test_a_rerun_skips_what_is_complete_finishes_what_is_partial_and_retries_what_failed(capsys, monkeypatch):
-    assert cli.main([*GRID, "hydra.sweep.dir=whole"]) == 0
+    # One at a time: how far samples are that are ended early depends on what else is running.
+    assert cli.main([*GRID, "concurrency=1", "hydra.sweep.dir=whole"]) == 0
     steps, step = [0], FakeEngine.step
 
     def breaks(self):
@@ -250,8 +250,7 @@ def test_a_rerun_skips_what_is_complete_finishes_what_is_partial_and_retries_wha
     capsys.readouterr()
     states = {progress(folder).state for _, _, folder in read_plan(Path("sweep"))}
     assert states == {"complete"}
-    monkeypatch.undo()
-    assert sorted(results("sweep").values()) == sorted(results("whole").values())
+    assert results("sweep") == results("whole")
 
 
 def test_the_plan_says_how_far_every_job_is(capsys):
@@ -432,7 +431,7 @@ def test_a_launcher_that_gives_up_loses_nothing(capsys, monkeypatch):
     shown = capsys.readouterr()
     assert "BasicLauncher gave up: MemoryError: a worker was killed" in shown.err
     assert shown.out.count("not begun") == 2
-    monkeypatch.undo()
+    monkeypatch.setattr(BasicLauncher, "launch", real)
     assert cli.main([*GRID, HERE]) == 0
     assert "4 jobs: 2 new, 2 complete" in capsys.readouterr().out
 
@@ -458,6 +457,16 @@ def test_a_job_that_came_to_nothing_is_a_failure_to_a_sweeper(status):
         float(Ended(3, (), "", "complete", {"accuracy": None, "decoded": 70}))
 
 
+def rounded(path):
+    """Return the records of a file; differences of a clock that goes on from job to job are not exact."""
+    records = [json.loads(line) for line in path.read_text().splitlines()]
+    for record in records:
+        for place, key in (("usage", "seconds"), ("cost", "seconds")):
+            if place in record:
+                record[place][key] = round(record[place][key], 6)
+    return records
+
+
 # --- the order of jobs ------------------------------------------------------------------------------------
 
 
@@ -467,8 +476,7 @@ def test_the_order_of_jobs_changes_no_number():
     for name, order in (("one", "majority,beam_search,ffs"), ("two", "ffs,beam_search,majority")):
         assert cli.main([*words, f"strategy={order}", f"hydra.sweep.dir={name}"]) == 0
     found = [
-        {path.relative_to(name): path.read_text() for path in Path(name).glob("*/*.jsonl")}
-        for name in ("one", "two")
+        {path.relative_to(name): rounded(path) for path in Path(name).glob("*/*.jsonl")} for name in ("one", "two")
     ]
     assert len(found[0]) == 6
     assert found[0] == found[1]

@@ -29,18 +29,24 @@ _ASIDE = frozenset({"logger"})
 
 @dataclass(frozen=True, slots=True)
 class JobPlan:
-    """A job: its number, its words, its folder, and how far it is; ``same`` is a job before that is equal."""
+    """A job: its number, its words, its folder, and how far it is; ``same`` is a job before that is equal.
+
+    ``named``: the folder has its name from the job's content, so that it can hold no other one.
+    """
 
     number: int
     overrides: tuple[str, ...]
     folder: Path
     progress: Progress
     same: int | None = None
+    named: bool = True
 
     @property
     def pending(self) -> bool:
-        """Whether it has to be run."""
-        return self.same is None and self.progress.state in {"new", "partial", "failed"}
+        """Whether it has to be run, or at least to be looked into."""
+        if self.same is not None or self.progress.state == "running":
+            return False
+        return self.progress.state != "complete" or not self.named
 
     @property
     def state(self) -> str:
@@ -70,15 +76,14 @@ def _hash(value: Any) -> str:
     return fingerprint(value if isinstance(value, dict) else {"words": value})[:_HASH]
 
 
-def planned(jobs: Iterable[tuple[int, Sequence[str], Path]]) -> list[JobPlan]:
+def planned(jobs: Iterable[tuple[int, Sequence[str], Path]], *, named: bool) -> list[JobPlan]:
     """Return the plan of jobs, each given by number, words and folder. Reads folders only."""
     plan: list[JobPlan] = []
     first: dict[Path, int] = {}
     for number, overrides, folder in jobs:
         same = first.setdefault(folder, number)
-        plan.append(
-            JobPlan(number, tuple(overrides), folder, _progress(folder), None if same == number else same)
-        )
+        before = None if same == number or not named else same
+        plan.append(JobPlan(number, tuple(overrides), folder, _progress(folder), before, named))
     return plan
 
 

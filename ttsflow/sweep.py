@@ -48,24 +48,29 @@ class _Planned:
         self.job = job
         self.folder = Path(os.path.abspath(str(config.hydra.sweep.dir)))  # noqa: PTH100 - as Hydra does
         self.ended: list[Ended] = []
+        own = OmegaConf.to_container(config.hydra.sweep, resolve=False)
+        self._named = isinstance(own, dict) and own["subdir"] == _AUTO
 
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
         """Launch those of a batch that are not done; return what all of them came to."""
         if not job_overrides:
             raise ConfigError("the overrides expand to no job at all.")
         plan = planned(
-            (number, overrides, self.folder / self._name(number, overrides))
-            for number, overrides in enumerate(job_overrides, initial_job_idx)
+            (
+                (number, overrides, self.folder / self._name(number, overrides))
+                for number, overrides in enumerate(job_overrides, initial_job_idx)
+            ),
+            named=self._named,
         )
         show_plan(plan)
         write_plan(self.folder, plan)
         pending = [job for job in plan if job.pending]
-        found = {job.folder: _as_it_stands(job) for job in plan if job.same is None and not job.pending}
+        found = {job.number: _as_it_stands(job) for job in plan if job.same is None and not job.pending}
         self.ended += found.values()
         self.job.numbers.update({str(job.folder): job.number for job in pending})
         if pending:
-            found |= dict(zip((job.folder for job in pending), self._launched(pending), strict=True))
-        return [_returned(found[job.folder], job.overrides) for job in plan]
+            found |= dict(zip((job.number for job in pending), self._launched(pending), strict=True))
+        return [_returned(found[job.number if job.same is None else job.same], job.overrides) for job in plan]
 
     def _launched(self, jobs: Sequence[JobPlan]) -> list[Ended]:
         """Run jobs; return what they came to, in order."""
@@ -92,7 +97,7 @@ class _Planned:
 
     def _name(self, number: int, overrides: Sequence[str]) -> str:
         """Return the folder of a job below that of the sweep."""
-        if OmegaConf.to_container(self.config.hydra.sweep, resolve=False)["subdir"] == _AUTO:
+        if self._named:
             return job_name(overrides, self.job.config_dir)
         config = self.loader.load_sweep_config(self.config, list(overrides))
         with open_dict(config):
@@ -175,7 +180,8 @@ def sweep(overrides: Sequence[str], config_dir: str | None, *, show: bool) -> li
 
 
 def _show(done: Sequence[Ended], told: Sequence[Ended], folder: Path) -> None:
-    ended = sorted({one.folder: one for one in (*told, *done)}.values(), key=lambda one: one.number)
+    alike = {(one.folder, frozenset(one.overrides)): one for one in (*told, *done)}
+    ended = sorted(alike.values(), key=lambda one: one.number)
     if ended:
         print()  # noqa: T201
         show_jobs(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,7 +41,11 @@ class MLflow:
 class _Logger:
     def __init__(self, part: MLflow, folder: Path) -> None:
         mlflow: Any = importlib.import_module("mlflow")
-        uri = part.tracking_uri or (Path.cwd() / "mlruns").as_uri()
+        uri = part.tracking_uri
+        if uri is None:
+            uri = (Path.cwd() / "mlruns").as_uri()
+            # Since 3.7 it asks for this: new features of MLflow are for databases only, and none is used here.
+            os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")
         self._client = mlflow.MlflowClient(tracking_uri=uri)
         found = self._client.get_experiment_by_name(part.experiment)
         experiment = found.experiment_id if found else self._client.create_experiment(part.experiment)

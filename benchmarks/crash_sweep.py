@@ -45,7 +45,17 @@ def words(engine: str, problems: int) -> list[str]:
 
 def start(arguments: Sequence[str], pause: float, folder: Path) -> subprocess.Popen[bytes]:
     """Start the sweep in a process, and in a process group, of its own."""
-    command = [sys.executable, "-c", CHILD, str(pause), "run", "-q", "-m", *arguments, f"hydra.sweep.dir={folder}"]
+    command = [
+        sys.executable,
+        "-c",
+        CHILD,
+        str(pause),
+        "run",
+        "-q",
+        "-m",
+        *arguments,
+        f"hydra.sweep.dir={folder}",
+    ]
     with (folder.parent / "said.txt").open("ab") as said:
         return subprocess.Popen(command, stdout=said, stderr=said, start_new_session=True)
 
@@ -82,7 +92,13 @@ def results(folder: Path) -> tuple[dict[tuple[str, str], Any], list[str]]:
 
 
 def crash(
-    folder: Path, *, engine: str = "fake", kills: int = 100, problems: int = 25, pause: float = 0.002, seed: int = 0
+    folder: Path,
+    *,
+    engine: str = "fake",
+    kills: int = 100,
+    problems: int = 25,
+    pause: float = 0.002,
+    seed: int = 0,
 ) -> tuple[dict[str, Any], bool]:
     """Run the sweep undisturbed, then killed ``kills`` times; return figures and whether all is as it should."""
     rng, arguments = random.Random(seed), words(engine, problems)

@@ -131,7 +131,9 @@ def test_what_is_kept_is_not_run_again(whole, tmp_path, monkeypatch):
     partial(whole, tmp_path / "run", first, (whole / "trace.jsonl").stat().st_size)
     begun = []
     submit = FakeEngine.submit
-    monkeypatch.setattr(FakeEngine, "submit", lambda self, request: begun.append(request) or submit(self, request))
+    monkeypatch.setattr(
+        FakeEngine, "submit", lambda self, request: begun.append(request) or submit(self, request)
+    )
     run_config(CONFIG, tmp_path / "run", resume=True)
     assert len(begun) == 8 * 3
     same(tmp_path / "run", whole)
@@ -223,7 +225,11 @@ def test_another_config_is_refused_and_the_keys_are_named(whole, tmp_path):
     other["strategy"]["stages"]["sample"]["n"] = 4
     with pytest.raises(ConfigError, match="holds a run of another config") as caught:
         run_config(other, tmp_path / "run", resume=True)
-    for part in ("seed was 1 and is 2", "limit was not set and is 4", "strategy.stages.sample.n was 3 and is 4"):
+    for part in (
+        "seed was 1 and is 2",
+        "limit was not set and is 4",
+        "strategy.stages.sample.n was 3 and is 4",
+    ):
         assert part in str(caught.value)
     assert "concurrency" not in str(caught.value)
     assert {file.name: file.read_bytes() for file in (tmp_path / "run").iterdir()} == before
@@ -322,7 +328,9 @@ def test_a_run_that_had_no_result_leaves_nothing_aside(whole, tmp_path, capsys):
 # --- bad input ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("line", ['{"id": "x", "ans', "[1, 2]", '{"id": "x"}', "\x00\x00", '{"id": "x", "usage": 3}'])
+@pytest.mark.parametrize(
+    "line", ['{"id": "x", "ans', "[1, 2]", '{"id": "x"}', "\x00\x00", '{"id": "x", "usage": 3}']
+)
 def test_a_corrupt_line_is_skipped_counted_and_named(line, whole, tmp_path, capsys):
     folder = tmp_path / "run"
     shutil.copytree(whole, folder)

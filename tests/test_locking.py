@@ -80,7 +80,11 @@ def test_a_child_does_not_hold_on_when_its_parent_is_killed(tmp_path):
 
 
 def test_one_process_holds_a_folder_once(tmp_path):
-    with hold(tmp_path, "a run"), pytest.raises(Locked, match=f"process {os.getpid()} "), hold(tmp_path, "a run"):
+    with (
+        hold(tmp_path, "a run"),
+        pytest.raises(Locked, match=f"process {os.getpid()} "),
+        hold(tmp_path, "a run"),
+    ):
         pass
     with hold(tmp_path, "a run") as lock:
         assert lock.before is None

@@ -69,8 +69,12 @@ class Hearing:
 def words(install, hook, monkeypatch):
     """Return the words of a run with a logger that an installed plugin offers."""
     HEARD.clear()
-    source = hook(f"from {__name__.rpartition('.')[2]} import Hearing", "registry.add('logger', 'hearing', Hearing)")
-    monkeypatch.setitem(__import__("sys").modules, __name__.rpartition(".")[2], __import__("sys").modules[__name__])
+    source = hook(
+        f"from {__name__.rpartition('.')[2]} import Hearing", "registry.add('logger', 'hearing', Hearing)"
+    )
+    monkeypatch.setitem(
+        __import__("sys").modules, __name__.rpartition(".")[2], __import__("sys").modules[__name__]
+    )
     install("hearing", source)
     yield [*WORDS, "logger=hearing"]
     warm.close_all()

@@ -151,7 +151,6 @@ def test_an_interrupted_sweep_shows_what_it_has_done(monkeypatch, capsys):
     assert [summary["seed"] for summary in summaries("sweep").values()] == [1]
 
 
-
 # --- folders ----------------------------------------------------------------------------------------------
 
 
@@ -267,7 +266,10 @@ def test_the_plan_says_how_far_every_job_is(capsys):
     assert cli.main([*GRID, HERE]) == 0
     plan = capsys.readouterr().out.splitlines()[:5]
     assert plan[0] == "4 jobs: 1 new, 1 partial, 1 failed, 1 complete"
-    assert [line.split()[:4] for line in plan[1:3]] == [["0", "partial", "(1", "of"], ["1", "new", *plan[2].split()[2:4]]]
+    assert [line.split()[:4] for line in plan[1:3]] == [
+        ["0", "partial", "(1", "of"],
+        ["1", "new", *plan[2].split()[2:4]],
+    ]
     assert plan[3].split()[1] == "failed"
     assert plan[4].split()[1] == "complete"
     assert files(four) == kept
@@ -371,7 +373,10 @@ def test_a_folder_that_may_not_be_written(monkeypatch, capsys):
 
     monkeypatch.setattr(os, "open", refuses)
     assert cli.main([*GRID, HERE]) == 2
-    assert "hydra.sweep.dir: the folder sweep cannot be written: Read-only file system" in capsys.readouterr().err
+    assert (
+        "hydra.sweep.dir: the folder sweep cannot be written: Read-only file system"
+        in capsys.readouterr().err
+    )
 
 
 LIMITED = """
@@ -386,7 +391,9 @@ sys.exit(main(sys.argv[1:]))
 def test_a_disk_that_takes_no_more():
     """A limit on the size of files stands for the disk: the kernel refuses in the middle of a line."""
     words = ["run", "-q", "-m", "engine=fake", "task.size=60", "seed=0,1", HERE]
-    done = subprocess.run([sys.executable, "-c", LIMITED, *words], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", LIMITED, *words], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 1
     assert "Traceback" not in done.stderr
     assert done.stderr.count("cannot be written any further: File too large") == 2
@@ -476,7 +483,8 @@ def test_the_order_of_jobs_changes_no_number():
     for name, order in (("one", "majority,beam_search,ffs"), ("two", "ffs,beam_search,majority")):
         assert cli.main([*words, f"strategy={order}", f"hydra.sweep.dir={name}"]) == 0
     found = [
-        {path.relative_to(name): rounded(path) for path in Path(name).glob("*/*.jsonl")} for name in ("one", "two")
+        {path.relative_to(name): rounded(path) for path in Path(name).glob("*/*.jsonl")}
+        for name in ("one", "two")
     ]
     assert len(found[0]) == 6
     assert found[0] == found[1]

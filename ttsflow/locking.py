@@ -141,8 +141,11 @@ def _taken(path: Path) -> int | None:
             pass
         except OSError as error:
             if error.errno in _NO_LOCKS:
-                warnings.warn(f"{path.parent} is on a file system without locks: see to it yourself that no two "
-                              "processes work on it.", stacklevel=3)
+                warnings.warn(
+                    f"{path.parent} is on a file system without locks: see to it yourself that no two "
+                    "processes work on it.",
+                    stacklevel=3,
+                )
                 return file
             os.close(file)
             raise

@@ -13,7 +13,17 @@ from ttsflow.errors import DataError
 from ttsflow.lines import read_lines
 from ttsflow.locking import Holder, holder
 
-__all__ = ["FILES", "PLAN", "Progress", "State", "holds_a_run", "is_torn", "progress", "read_plan", "read_summary"]
+__all__ = [
+    "FILES",
+    "PLAN",
+    "Progress",
+    "State",
+    "holds_a_run",
+    "is_torn",
+    "progress",
+    "read_plan",
+    "read_summary",
+]
 
 State = Literal["new", "running", "complete", "partial", "failed"]
 
@@ -53,7 +63,11 @@ class Progress:
             told = self.state
         if self.broken:
             numbers = ", ".join(map(str, self.broken[:5])) + (", ..." if len(self.broken) > 5 else "")
-            told += f", {len(self.broken)} broken lines: {numbers}" if self.broken[1:] else f", line {numbers} broken"
+            told += (
+                f", {len(self.broken)} broken lines: {numbers}"
+                if self.broken[1:]
+                else f", line {numbers} broken"
+            )
         return told
 
 

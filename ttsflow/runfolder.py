@@ -92,7 +92,9 @@ class RunFolder:
             write_summary(self.folder, summary)
         except OSError as failed:
             # The summary from the beginning stays, so that what is there can be taken up again.
-            told = error or f"the summary cannot be written: {failed.strerror}; what was written before is whole"
+            told = (
+                error or f"the summary cannot be written: {failed.strerror}; what was written before is whole"
+            )
             summary = replace(summary, status="failed", error=told)
         if self._telling is not None:
             self._telling.end(summary.as_dict())

@@ -62,11 +62,17 @@ def plain(tmp_path_factory):
     "words",
     [
         pytest.param(
-            ["hydra/launcher=joblib", "hydra.launcher.n_jobs=2"], marks=needs("hydra_joblib_launcher"), id="joblib"
+            ["hydra/launcher=joblib", "hydra.launcher.n_jobs=2"],
+            marks=needs("hydra_joblib_launcher"),
+            id="joblib",
         ),
-        pytest.param(["hydra/launcher=submitit_local"], marks=needs("hydra_submitit_launcher"), id="submitit"),
         pytest.param(
-            ["hydra/launcher=ray", "+hydra.launcher.ray.init.num_cpus=2"], marks=needs("hydra_ray_launcher"), id="ray"
+            ["hydra/launcher=submitit_local"], marks=needs("hydra_submitit_launcher"), id="submitit"
+        ),
+        pytest.param(
+            ["hydra/launcher=ray", "+hydra.launcher.ray.init.num_cpus=2"],
+            marks=needs("hydra_ray_launcher"),
+            id="ray",
         ),
     ],
 )
@@ -88,7 +94,13 @@ def test_a_launcher_runs_the_jobs_and_a_rerun_finishes_them(words, plain, tmp_pa
 
 @needs("hydra_joblib_launcher")
 def test_a_job_that_fails_in_another_process_stops_no_other(tmp_path):
-    words = ["engine=fake", "limit=2", "strategy=nosuch,majority", "hydra/launcher=joblib", "hydra.launcher.n_jobs=2"]
+    words = [
+        "engine=fake",
+        "limit=2",
+        "strategy=nosuch,majority",
+        "hydra/launcher=joblib",
+        "hydra.launcher.n_jobs=2",
+    ]
     shown = run(*words, f"hydra.sweep.dir={tmp_path / 'sweep'}", code=1)
     assert shown.count("failed") == 1
     states = [json.loads((path / "summary.json").read_text()) for _, _, path in read_plan(tmp_path / "sweep")]
@@ -96,7 +108,14 @@ def test_a_job_that_fails_in_another_process_stops_no_other(tmp_path):
     assert "there is no strategy 'nosuch'" in states[0]["traceback"]
 
 
-OPTUNA = ["engine=replay", "task=recorded", "task.model=R1", "limit=20", "strategy=majority", "hydra/sweeper=optuna"]
+OPTUNA = [
+    "engine=replay",
+    "task=recorded",
+    "task.model=R1",
+    "limit=20",
+    "strategy=majority",
+    "hydra/sweeper=optuna",
+]
 
 
 @needs("hydra_optuna_sweeper")
@@ -129,7 +148,14 @@ def test_optuna_finds_accuracy_up_and_tokens_down(tmp_path):
 
 @needs("hydra_optuna_sweeper")
 def test_optuna_goes_on_when_a_trial_fails(tmp_path):
-    words = ["engine=replay", "task=recorded", "task.model=R1", "limit=5", "strategy=ffs", "hydra/sweeper=optuna"]
+    words = [
+        "engine=replay",
+        "task=recorded",
+        "task.model=R1",
+        "limit=5",
+        "strategy=ffs",
+        "hydra/sweeper=optuna",
+    ]
     more = ["strategy.n=choice(2,4)", "hydra.sweeper.n_trials=8", "hydra.sweeper.sampler.seed=1"]
     shown = run(*words, *more, f"hydra.sweep.dir={tmp_path / 'sweep'}", code=1)
     assert " failed" in shown

@@ -13,7 +13,9 @@ from ttsflow.engines import warm
 pytestmark = [
     pytest.mark.extras,
     # Libraries of others, which warn of each other.
-    pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::ResourceWarning"),
+    pytest.mark.filterwarnings(
+        "ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::ResourceWarning"
+    ),
 ]
 
 WORDS = ["run", "-q", "engine=fake", "limit=4", "strategy.n=2", "hydra.run.dir=mine"]
@@ -56,7 +58,11 @@ def test_wandb_keeps_a_run_offline(tmp_path):
     # In a process of its own: it leaves a service running until its process ends.
     command = [sys.executable, "-m", "ttsflow.cli", *WORDS, "logger=wandb"]
     done = subprocess.run(
-        command, capture_output=True, text=True, check=False, env={**os.environ, "WANDB_ERROR_REPORTING": "false"}
+        command,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "WANDB_ERROR_REPORTING": "false"},
     )
     assert done.returncode == 0, done.stderr
     assert "failed" not in done.stderr

@@ -51,7 +51,9 @@ def _show(jobs: Sequence[tuple[str, Sequence[str], Progress]]) -> None:
             console.print(Text(remark if number == "-" else f"job {number}: {remark}"))
     if len(jobs) > 1:
         counts = Counter(at.state for _, _, at in jobs)
-        console.print(Text(f"\n{len(jobs)} jobs: " + ", ".join(f"{n} {state}" for state, n in counts.items())))
+        console.print(
+            Text(f"\n{len(jobs)} jobs: " + ", ".join(f"{n} {state}" for state, n in counts.items()))
+        )
         console.print(Text(_rest([at for _, _, at in jobs])))
 
 
@@ -72,13 +74,19 @@ def _remarks(at: Progress) -> list[str]:
     if at.state == "failed" and at.error:
         found.append(at.error)
     if at.broken:
-        found.append(f"of its results {len(at.broken)} lines cannot be read: {', '.join(map(str, at.broken[:8]))}")
+        found.append(
+            f"of its results {len(at.broken)} lines cannot be read: {', '.join(map(str, at.broken[:8]))}"
+        )
     return found
 
 
 def _rest(jobs: Sequence[Progress]) -> str:
     """Estimate what is left of a sweep: jobs that nothing is known of take what the others take on average."""
-    known = [at.seconds + (at.left or 0.0) for at in jobs if at.seconds and (at.left is not None or at.state == "complete")]
+    known = [
+        at.seconds + (at.left or 0.0)
+        for at in jobs
+        if at.seconds and (at.left is not None or at.state == "complete")
+    ]
     rest = [at for at in jobs if at.state != "complete"]
     if not rest:
         return "nothing is left to do"

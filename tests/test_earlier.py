@@ -264,7 +264,7 @@ def test_results_of_problems_that_are_gone_are_refused(whole, tmp_path):
     lost = lines(whole / "results.jsonl")[0]
     with (tmp_path / "run" / "results.jsonl").open("a") as file:
         file.write(json.dumps({**lost, "id": "old"}) + "\n")
-    with pytest.raises(ConfigError, match="1 problems that the task does not have .* such as old"):
+    with pytest.raises(ConfigError, match=r"1 problems that the task does not have .* such as old"):
         run_config(CONFIG, tmp_path / "run", resume=True)
 
 

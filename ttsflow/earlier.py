@@ -13,14 +13,19 @@ import yaml
 
 from ttsflow.errors import ConfigError
 from ttsflow.lines import read_lines, replace_text
-from ttsflow.locking import LOCK
-from ttsflow.progress import holds_a_run, is_torn, read_summary
+from ttsflow.progress import FILES, holds_a_run, is_torn, read_summary
 from ttsflow.session import versions
 from ttsflow.setup import Setup
 from ttsflow.summary import Summary
 from ttsflow.types import Problem, Result, Usage
 
 __all__ = ["Earlier", "differing", "take_up", "told_summary"]
+
+_Found = tuple[Result, Mapping[str, Any]]
+"""A result, and the record it was read from."""
+
+#: What a run writes; nothing else in its folder is touched.
+_WRITTEN = (*FILES, "timeline.csv", "learnt*.json", "broken.txt")
 
 #: Keys of a config that change neither an answer nor its price.
 _FREE = {"choices", "concurrency", "trace", "record", "attribution", "logger"}
@@ -43,9 +48,9 @@ def take_up(folder: Path, setup: Setup, mapping: Mapping[str, Any], problems: Se
     """Return what is kept of the run in ``folder``, its files holding that and nothing else.
 
     Half lines, broken ones, and whatever belongs to a problem without a result are gone afterwards; a problem
-    that failed counts as one without. A run whose problems depend on each other cannot go on from its middle: its
-    files are put aside, and nothing is kept. Raises ``ConfigError`` when the folder holds the run of another
-    config, ``DataError`` and ``OSError`` for files that cannot be used.
+    that failed counts as one without. A run whose problems depend on each other cannot go on from its middle:
+    its files are put aside, and nothing is kept. Raises ``ConfigError`` when the folder holds the run of
+    another config, ``DataError`` and ``OSError`` for files that cannot be used.
     """
     if not holds_a_run(folder):
         return Earlier()
@@ -61,31 +66,40 @@ def take_up(folder: Path, setup: Setup, mapping: Mapping[str, Any], problems: Se
     unknown = found.keys() - {problem.id for problem in problems}
     if unknown:
         raise ConfigError(
-            f"{folder} holds results of {len(unknown)} problems that the task does not have (any more), such as "
-            f"{min(unknown)}; choose another folder."
+            f"{folder} holds results of {len(unknown)} problems that the task does not have (any more), "
+            f"such as {min(unknown)}; choose another folder."
         )
     if summary.get("status") == "complete" and len(found) == len(problems):
         return Earlier([result for result, _ in found.values()], summary=told_summary(summary))
     if setup.coupled is not None:
-        name = _put_aside(folder)
-        return Earlier(
-            notes=[f"begun anew, since {setup.coupled}; what was there is in {folder / name}"] if name else []
-        )
+        return _begun_anew(folder, setup.coupled)
     notes = _versions_changed(summary)
     if broken and is_torn(path):
         broken.pop()
     if broken or unread:
         notes.append(_name_broken(folder, broken, unread))
+    usage = summary.get("usage")
+    seconds = usage.get("wall_seconds") if isinstance(usage, Mapping) else 0.0
+    return Earlier(_put_in_order(folder, found), seconds=float(seconds or 0.0), notes=notes)
+
+
+def _put_in_order(folder: Path, found: Mapping[str, _Found]) -> list[Result]:
+    """Write results and trace anew with what is kept, and return it."""
     kept = [name for name, (result, _) in found.items() if result.outcome != "failed"]
-    trace = folder / "trace.jsonl"
+    trace, path = folder / "trace.jsonl", folder / "results.jsonl"
     if trace.exists():
         kept = _with_whole_trace(trace, kept)
     if path.exists():
         texts = [json.dumps(found[name][1], ensure_ascii=False) + "\n" for name in kept]
         replace_text(path, "".join(texts))
-    usage = summary.get("usage")
-    seconds = usage.get("wall_seconds") if isinstance(usage, Mapping) else 0.0
-    return Earlier([found[name][0] for name in kept], seconds=float(seconds or 0.0), notes=notes)
+    return [found[name][0] for name in kept]
+
+
+def _begun_anew(folder: Path, why: str) -> Earlier:
+    name = _put_aside(folder)
+    if name is None:
+        return Earlier()
+    return Earlier(notes=[f"begun anew, since {why}; what was there is in {folder / name}"])
 
 
 def differing(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
@@ -118,7 +132,8 @@ def _check_same(file: Path, summary: Mapping[str, Any], setup: Setup, mapping: M
     if not summary.get("fingerprint") and not keys:
         return  # it was killed before it wrote its first summary
     if not keys:
-        theirs = (summary.get("versions") or {}).get("ttsflow", "another version")
+        made_by = summary.get("versions")
+        theirs = made_by.get("ttsflow") if isinstance(made_by, Mapping) else "another version"
         why = f"its settings are the same, but other defaults stood behind them (ttsflow {theirs})"
     else:
         told = [f"{key} was {_told(old, key)} and is {_told(mapping, key)}" for key in keys[:8]]
@@ -137,16 +152,19 @@ def _told(mapping: Any, key: str) -> str:
 
 def _versions_changed(summary: Mapping[str, Any]) -> list[str]:
     now, then = versions(), summary.get("versions")
-    names = [name for name in then if now.get(name) != then[name]] if isinstance(then, Mapping) else []
-    told = ", ".join(f"{name} was {then[name]} and is {now.get(name, 'not installed')}" for name in names)
-    return [f"the rest is made by other versions: {told}"] if names else []
+    if not isinstance(then, Mapping):
+        return []
+    told = [
+        f"{name} was {version} and is {now.get(name, 'not installed')}"
+        for name, version in then.items()
+        if now.get(name) != version
+    ]
+    return [f"the rest is made by other versions: {', '.join(told)}"] if told else []
 
 
-def _results(
-    records: Sequence[Mapping[str, Any]],
-) -> tuple[dict[str, tuple[Result, Mapping[str, Any]]], int]:
-    """Return result and record by problem, and how many are none; of two for one problem the first counts."""
-    found: dict[str, tuple[Result, Mapping[str, Any]]] = {}
+def _results(records: Sequence[Mapping[str, Any]]) -> tuple[dict[str, _Found], int]:
+    """Return result and record by problem, and how many are none; of two for a problem the first counts."""
+    found: dict[str, _Found] = {}
     unread = 0
     for record in records:
         try:
@@ -173,8 +191,8 @@ def _name_broken(folder: Path, numbers: Sequence[int], unread: int) -> str:
     places = f" (line {', '.join(map(str, numbers[:8]))}{', ...' if numbers[8:] else ''})" if numbers else ""
     count = len(numbers) + unread
     return (
-        f"{count} line{'s' if count > 1 else ''} of {folder / 'results.jsonl'}{places} could not be read; their "
-        "problems are run again, and broken.txt keeps them"
+        f"{count} line{'s' if count > 1 else ''} of {folder / 'results.jsonl'}{places} could not be read; "
+        "their problems are run again, and broken.txt keeps them"
     )
 
 
@@ -204,12 +222,12 @@ def _events(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def _put_aside(folder: Path) -> str | None:
-    """Move what an earlier run wrote into a folder below, and return its name; None when there was no result."""
+    """Move what an earlier run wrote into a folder below, and return its name; None without a result."""
     results = folder / "results.jsonl"
     number = 1
     while (folder / f"earlier-{number}").exists():
         number += 1
-    files = [file for file in folder.iterdir() if file.is_file() and file.name != LOCK]
+    files = [file for name in _WRITTEN for file in folder.glob(name)]
     if not (results.exists() and results.stat().st_size):
         for file in files:
             file.unlink()

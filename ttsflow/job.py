@@ -31,8 +31,8 @@ __all__ = ["Ended", "Job", "ended_before"]
 class Ended:
     """What one job came to, as a sweeper that searches takes it.
 
-    One with a single aim reads the accuracy, to be maximised; one with two reads accuracy and decoded tokens, the
-    latter to be minimised (``hydra.sweeper.direction=[maximize,minimize]``).
+    One with a single aim reads the accuracy, to be maximised; one with two reads accuracy and decoded tokens,
+    the latter to be minimised (``hydra.sweeper.direction=[maximize,minimize]``).
     """
 
     number: int

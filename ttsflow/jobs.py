@@ -116,8 +116,8 @@ def check_folder(folder: Path) -> None:
         ) from error
     if used and PLAN not in names:
         raise ConfigError(
-            f"{folder} is in use, and nothing is overwritten; choose another folder. One that holds a sweep would "
-            "be gone on with.",
+            f"{folder} is in use, and nothing is overwritten; choose another folder. One that holds a "
+            "sweep would be gone on with.",
             "hydra.sweep.dir",
         )
 

@@ -1,4 +1,4 @@
-"""Files of JSON lines that are whole at any moment: what a kill, or a full disk, may leave half is dropped."""
+"""Files of JSON lines that are whole at any moment, and reading those that a kill has left half."""
 
 from __future__ import annotations
 

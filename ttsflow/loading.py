@@ -150,7 +150,7 @@ class Loader(ConfigLoaderImpl):
             chosen = [one for one in parsed if one.key_or_group == "experiment"]
             if any(one.is_sweep_override() for one in chosen):
                 raise ConfigError("one at a time: each says what is swept over.", "experiment")
-            applied = own + [one.input_line for one in chosen]
+            applied = own + [line for line, one in zip(overrides, parsed, strict=True) if one in chosen]
         self._files.whole = run_mode == RunMode.MULTIRUN or any(
             "hydra" in _NO_GROUP.sub("", line) for line in overrides
         )

@@ -42,9 +42,9 @@ def run_config(
 ) -> Summary:
     """Run a resolved config and write its results folder; ``show`` draws a live display.
 
-    With ``resume`` a folder that holds the same run is taken up: results of problems that ended without failing
-    are kept, the others are run, and seconds are those of all parts together. One that is complete is left as
-    it is. Raises ``ConfigError`` before anything is loaded or written, ``Locked`` among them for a folder that
+    With ``resume`` a folder that holds the same run is taken up: results of problems that ended without
+    failing are kept, the others are run, and seconds are those of all parts together. One that is complete is
+    left as it is. Raises ``ConfigError`` before anything is loaded or written, ``Locked`` for a folder that
     another process works on. An error on the way, a full disk, and an engine that dies, give a summary with
     status failed; an interrupt leaves one with status partial and is raised on.
     """
@@ -55,14 +55,15 @@ def run_config(
             lock = stack.enter_context(hold(folder, "a run"))
             if not resume and holds_a_run(folder):
                 raise ConfigError(
-                    f"the folder {folder} already holds a run, and nothing is overwritten; choose another one "
-                    "with hydra.run.dir, or hydra.sweep.dir for a sweep. With --resume the same run goes on."
+                    f"the folder {folder} already holds a run, and nothing is overwritten; choose another "
+                    "one with hydra.run.dir, or hydra.sweep.dir for a sweep. With --resume the same run goes "
+                    "on."
                 )
             earlier = take_up(folder, setup, mapping, problems)
             if earlier.summary is not None:
                 return earlier.summary
             seconds = max(earlier.seconds, lock.before.seconds if lock.before is not None else 0.0)
-            job = RunFolder(setup, mapping, folder, len(problems), earlier.results, seconds)
+            job = RunFolder(setup, mapping, folder, len(problems), kept=earlier.results, before=seconds)
             job.begin()
         except OSError as error:
             raise _unusable(folder, error) from error
@@ -125,8 +126,8 @@ def _why(error: Exception) -> str:
     """Return what is told of an error on the way."""
     if isinstance(error, OSError) and error.errno in FULL:
         return (
-            f"{error.filename or 'the results folder'} cannot be written any further: {error.strerror}; what was "
-            "written before is whole. With room made, the same words and --resume go on from there."
+            f"{error.filename or 'the results folder'} cannot be written any further: {error.strerror}; what "
+            "was written before is whole. With room made, the same words and --resume go on from there."
         )
     return str(error) if isinstance(error, TtsflowError) else f"{type(error).__name__}: {error}"
 

@@ -44,6 +44,7 @@ class RunFolder:
         mapping: Mapping[str, Any],
         folder: Path,
         planned: int,
+        *,
         kept: Sequence[Result] = (),
         before: float = 0.0,
     ) -> None:
@@ -100,7 +101,7 @@ class RunFolder:
             self._telling.end(summary.as_dict())
         return summary
 
-    def _summary(self, status: RunStatus, wall_seconds: float, **told: str | None) -> Summary:
+    def _summary(self, status: RunStatus, wall_seconds: float, **told: Any) -> Summary:
         return summarize(
             self.results,
             status=status,

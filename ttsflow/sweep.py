@@ -3,8 +3,8 @@
 The sweeper and the launcher are those of Hydra's own config, so that installed ones work as they do
 everywhere (``hydra/launcher=joblib``). What is added here: the jobs are printed
 before the first starts, each job composes its config itself, and a job that fails, even in that,
-records why in its own folder and lets the others go on. The folder of a job is named after what it is, so that
-a rerun finds what is done.
+records why in its own folder and lets the others go on. The folder of a job is named after what it is,
+so that a rerun finds what is done.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _AUTO = "auto"
 
 
 class _Planned:
-    """A launcher that prints the jobs before they start, leaves out what is done, and keeps what they came to."""
+    """A launcher that prints the jobs first, leaves out what is done, and keeps what they came to."""
 
     def __init__(self, launcher: Launcher, config: DictConfig, loader: Loader, job: Job) -> None:
         self.launcher = launcher
@@ -86,8 +86,8 @@ class _Planned:
                 raise
             name = type(self.launcher).__name__
             raise TtsflowError(
-                f"{name} gave up: {type(error).__name__}: {error}. What is done is kept; the same command goes on "
-                "with the rest."
+                f"{name} gave up: {type(error).__name__}: {error}. What is done is kept; the same command "
+                "goes on with the rest."
             ) from error
         self.ended += ended
         return ended
@@ -143,8 +143,8 @@ def _check_once_per_choice(sweeper: Any, loader: Loader) -> None:
 def sweep(overrides: Sequence[str], config_dir: str | None, *, show: bool) -> list[Ended]:
     """Run all jobs that ``overrides`` expand to, print a table of them, and return what they came to.
 
-    A folder that holds a sweep is gone on with: complete jobs are left as they are, others are finished. Raises
-    ``ConfigError`` when the overrides cannot be read, and for a folder in use, before any job starts.
+    A folder that holds a sweep is gone on with: complete jobs are left as they are, others are finished.
+    Raises ``ConfigError`` when the overrides cannot be read, and for a folder in use, before any job starts.
     """
     registry = plugins.load()
     job = Job(config_dir, show)

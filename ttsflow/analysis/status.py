@@ -81,7 +81,7 @@ def _remarks(at: Progress) -> list[str]:
 
 
 def _rest(jobs: Sequence[Progress]) -> str:
-    """Estimate what is left of a sweep: jobs that nothing is known of take what the others take on average."""
+    """Estimate what is left of a sweep: jobs that nothing is known of take what others take on average."""
     known = [
         at.seconds + (at.left or 0.0)
         for at in jobs

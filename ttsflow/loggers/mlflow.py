@@ -44,7 +44,7 @@ class _Logger:
         uri = part.tracking_uri
         if uri is None:
             uri = (Path.cwd() / "mlruns").as_uri()
-            # Since 3.7 it asks for this: new features of MLflow are for databases only, and none is used here.
+            # It asks for this since its new features are for databases only; none of them is used here.
             os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")
         self._client = mlflow.MlflowClient(tracking_uri=uri)
         found = self._client.get_experiment_by_name(part.experiment)

@@ -141,6 +141,8 @@ class Loader(ConfigLoaderImpl):
         Hydra would apply every setting that is not swept to the defaults first, and refuse
         ``-m strategy=ffs,majority strategy.k=4`` because the default strategy has no ``k``.
         """
+        # With and without the sign of what no file has mentioned yet, as Hydra's own docs write it.
+        overrides = [line[1:] if line.startswith("+experiment=") else line for line in overrides]
         parsed = [_override(line) for line in overrides]
         task = [line for line, one in zip(overrides, parsed, strict=True) if not one.is_hydra_override()]
         own = [line for line, one in zip(overrides, parsed, strict=True) if one.is_hydra_override()]

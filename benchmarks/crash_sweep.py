@@ -38,7 +38,8 @@ def words(engine: str, problems: int) -> list[str]:
     """Return the sweep: three ways of choosing and a search, at two sizes."""
     task = ["task=arithmetic", f"task.size={problems}", "sampling.max_tokens=40"]
     # One at a time: how far samples are that are ended early depends on what else is running.
-    own = ["engine=fake", "concurrency=1"] if engine == "fake" else [f"engine={engine}", "engine.model=demo"]
+    own = [f"engine={engine}", "concurrency=1"]
+    own += [] if engine == "fake" else ["engine.model=demo", "engine.dtype=float32", "engine.kv_gib=0.25"]
     strategies = "majority,best_of_n,ffs,beam_search" if engine == "fake" else "majority,best_of_n"
     return [*own, *task, "verifier=equations", f"strategy={strategies}", "strategy.n=4,8"]
 

@@ -39,7 +39,8 @@ def test_a_row_for_every_job(jobs, capsys):
     assert cli.main(["status", "sweep"]) == 0
     shown = capsys.readouterr().out
     head, row = shown.splitlines()[0], rows(shown)
-    assert head.split() == ["job", "overrides", "status", "problems", "accuracy", "decoded", "seconds", "left"]
+    assert head.split()[:4] == ["job", "overrides", "status", "problems"]
+    assert head.split()[4:] == ["accuracy", "decoded", "seconds", "left"]
     assert row["0"].split()[1:6] == ["strategy=majority", "strategy.n=2", "partial", "1", "of"]
     assert row["1"].split()[1:7] == ["strategy=majority", "strategy.n=3", "complete", "4", "of", "4"]
     assert row["2"].split()[1:] == ["strategy=nosuch", "strategy.n=2", "failed"]
@@ -113,7 +114,7 @@ def test_strange_files_are_no_traceback(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("text", "torn"), [("", False), ('{"a":1}\n', False), ('{"a":1}', False), ('{"a":1}\n{"a', True), ("1", True)]
+    ("text", "torn"), [("", False), ('{"a":1}\n', False), ('{"a":1}', False), ('{"a":1}\n{"a', True)]
 )
 def test_a_torn_line_is_known(tmp_path, text, torn):
     (tmp_path / "a").write_text(text)

@@ -262,6 +262,20 @@ def test_a_reader_that_stops_early_is_no_error():
     assert done.stderr == ""
 
 
+def test_a_run_is_continued_when_that_is_asked_for(capsys):
+    words = ["run", "-q", *FAKE, "hydra.run.dir=here"]
+    assert cli.main(words) == 0
+    results = Path("here/results.jsonl")
+    whole = sorted(json.loads(line)["text"] for line in results.read_text().splitlines())
+    os.truncate(results, 20)
+    assert cli.main(words) == 2
+    assert "With --resume the same run goes on." in capsys.readouterr().err
+    assert cli.main([*words, "--resume"]) == 0
+    assert sorted(json.loads(line)["text"] for line in results.read_text().splitlines()) == whole
+    assert cli.main([*words, "--resume", "seed=3"]) == 2
+    assert "seed was 0 and is 3" in capsys.readouterr().err
+
+
 # --- paths and outputs ------------------------------------------------------------------------------
 
 

@@ -443,6 +443,56 @@ def test_a_launcher_that_gives_up_loses_nothing(capsys, monkeypatch):
     assert "4 jobs: 2 new, 2 complete" in capsys.readouterr().out
 
 
+# --- ready sweeps -----------------------------------------------------------------------------------------
+
+
+def test_an_experiment_says_what_is_swept_over_and_the_command_line_wins(capsys):
+    words = ["run", "-q", "-m", "experiment=search", "engine=fake", "limit=1"]
+    assert cli.main([*words, "strategy=beam_search,rebase", "strategy.n=4", HERE]) == 0
+    plan = capsys.readouterr().out.splitlines()[:3]
+    assert plan[0] == "2 jobs: 2 new"
+    assert plan[1].split() == [
+        *("0", "new", "strategy=beam_search", "strategy.n=4", "experiment=search", "engine=fake", "limit=1")
+    ]
+    found = summaries("sweep").values()
+    assert {(one["strategy"], one["task"], one["planned"]) for one in found} == {
+        ("beam_search", "arithmetic", 1),
+        ("rebase", "arithmetic", 1),
+    }
+    # What an experiment sets is the same job when it is written out.
+    capsys.readouterr()
+    plain = ["task=arithmetic", "verifier=equations", "engine=fake", "limit=1", "strategy.n=4"]
+    assert cli.main(["run", "-q", "-m", *plain, "strategy=beam_search,rebase", HERE]) == 0
+    assert capsys.readouterr().out.startswith("2 jobs: 2 complete\n")
+
+
+def test_an_experiment_of_ones_own(tmp_path, capsys):
+    file = tmp_path / "conf" / "experiment" / "mine.yaml"
+    file.parent.mkdir(parents=True)
+    file.write_text(
+        "# @package _global_\ndefaults: [{override /engine: fake}, _self_]\nlimit: 1\n"
+        "hydra: {sweeper: {params: {strategy: 'majority,single', seed: '1,2'}}}\n"
+    )
+    for word in ("experiment=mine", "+experiment=mine"):
+        assert cli.main(["run", "-q", "-m", "--config-dir", "conf", word, HERE]) == 0
+    shown = capsys.readouterr().out
+    assert "4 jobs: 4 new" in shown
+    assert "4 jobs: 4 complete" in shown
+
+
+@pytest.mark.parametrize(
+    ("word", "message"),
+    [
+        ("experiment=samples,search", "experiment: one at a time: each says what is swept over."),
+        ("experiment=sampels", "there is no experiment 'sampels'. Did you mean 'samples'? Known: budgets, "),
+    ],
+)
+def test_experiments_that_are_refused(word, message, capsys):
+    assert cli.main(["run", "-q", "-m", word, "engine=fake", HERE]) == 2
+    assert message in capsys.readouterr().err
+    assert not Path("sweep").exists()
+
+
 # --- sweepers that search ---------------------------------------------------------------------------------
 
 

@@ -132,6 +132,14 @@ def test_doctests(file):
     assert doctest.testfile(str(file), module_relative=False, encoding="utf-8").failed == 0
 
 
+def swept(overrides):
+    """Return what the experiment among some overrides sweeps over."""
+    names = [word.partition("=")[2] for word in overrides if word.startswith("experiment=")]
+    files = [config_folder("ttsflow.conf").joinpath("experiment", f"{name}.yaml") for name in names]
+    params = [yaml.safe_load(file.read_text())["hydra"]["sweeper"]["params"] for file in files]
+    return [f"{key}={value}" for one in params for key, value in one.items()]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("line", list(commands()))
 def test_commands(line, config_dir, capsys):
@@ -151,7 +159,7 @@ def test_commands(line, config_dir, capsys):
 
         parsed(words, argparse.ArgumentParser())
         return
-    if command in {"show", "timeline", "doctor", "pool", "profile", "replay-table", "load"}:
+    if command in {"show", "timeline", "doctor", "pool", "profile", "status", "replay-table", "load"}:
         # What they print is tested where they are; here only that the words are ones they take.
         with pytest.raises(SystemExit) as help_shown:
             cli.main([command, "--help"])
@@ -163,12 +171,12 @@ def test_commands(line, config_dir, capsys):
         words[place : place + 2] = []
     multirun = {"-m", "--multirun"} & set(words)
     options = {word for word in words if word.startswith("-")}
-    assert options <= {"-m", "--multirun", "-q", "--quiet"}
+    assert options <= {"-m", "--multirun", "-q", "--quiet", "--resume"}
     overrides = [word for word in words if word not in options]
     cli._check_folder(overrides, multirun=bool(multirun))
     jobs = [overrides]
     if multirun:
-        parsed = OverridesParser.create().parse_overrides(overrides)
+        parsed = OverridesParser.create().parse_overrides([*swept(overrides), *overrides])
         jobs = [job for batch in BasicSweeper.split_arguments(parsed, max_batch_size=None) for job in batch]
         assert len(jobs) > 1, "this sweep has one job"
     for job in jobs:
@@ -344,6 +352,13 @@ def test_every_task_file_is_named():
     for option, _ in config_options(config_folder("ttsflow.conf")):
         if option.startswith("task/"):
             assert f"`{option.removeprefix('task/')}`" in page("parts.md")
+
+
+def test_every_experiment_is_described():
+    told = {row[0].strip("`") for row in rows(section(page("sweeps.md"), "Ready sweeps"), 1)}
+    options = [option for option, _ in config_options(config_folder("ttsflow.conf"))]
+    names = {option.partition("/")[2] for option in options if option.startswith("experiment/")}
+    assert names == told - {"experiment", "---"}
 
 
 def test_every_setting_of_a_run_is_described():

@@ -118,6 +118,11 @@ PARTS: dict[str, dict[str, str]] = {
         "rapl": "ttsflow.meters.rapl:RAPL",
         "model": "ttsflow.meters.model:PowerModel",
     },
+    "logger": {
+        "none": "ttsflow.loggers.plain:NoLogger",
+        "mlflow": "ttsflow.loggers.mlflow:MLflow",
+        "wandb": "ttsflow.loggers.wandb:WandB",
+    },
 }
 
 

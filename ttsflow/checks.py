@@ -28,6 +28,7 @@ def check(setup: Setup) -> None:
     if not setup.controllers and not isinstance(setup.load, NoLoad):
         raise ConfigError("no part of this strategy looks at the load; atest_online does.", "load")
     _ask(setup.load, "check", "load")
+    _ask(setup.logger, "check", "logger")
     _check_engine(setup)
     _check_pool(setup)
     parts = list(walk(setup.strategy, "strategy"))

@@ -108,6 +108,11 @@ def _run(argv: Sequence[str]) -> int:
         action="store_true",
         help="run every combination of values such as strategy.n=4,16",
     )
+    parser.add_argument(
+        "--resume",
+        action="store_true",
+        help="go on with the run in hydra.run.dir; a sweep always goes on with its folder",
+    )
     parser.add_argument("-q", "--quiet", action="store_true", help="show no progress and no table of a run")
     args = overridden(parser, argv)
     _check_folder(args.overrides, multirun=args.multirun)
@@ -117,13 +122,13 @@ def _run(argv: Sequence[str]) -> int:
             from ttsflow.sweep import sweep
 
             ended = sweep(args.overrides, args.config_dir, show=not args.quiet)
-            return int(any(job.status == "failed" for job in ended))
+            return int(any(job.status != "complete" for job in ended))
         from ttsflow.config import compose_run
 
         mapping, folder = compose_run(args.overrides, args.config_dir)
         from ttsflow.run import run_config
 
-        summary = run_config(mapping, folder, show=not args.quiet)
+        summary = run_config(mapping, folder, show=not args.quiet, resume=args.resume)
         if summary.error:
             print(f"error: {summary.error}", file=sys.stderr)
         if not args.quiet:
@@ -136,6 +141,7 @@ def _run(argv: Sequence[str]) -> int:
 
 COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
     "run": _run,
+    "status": commands.status,
     "show": commands.show,
     "timeline": commands.timeline,
     "doctor": commands.doctor,

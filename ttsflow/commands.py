@@ -30,6 +30,7 @@ __all__ = [
     "record",
     "replay_table",
     "show",
+    "status",
     "timeline",
     "warn",
     "what",
@@ -225,6 +226,17 @@ def show(argv: Sequence[str]) -> int:
         show_problems(args.folder)
     else:
         show_problem(args.folder, args.problem, width=max(1, args.width))
+    return 0
+
+
+def status(argv: Sequence[str]) -> int:
+    """Say how far a sweep or a run is: jobs done, partial, failed and running, and what the rest may take."""
+    parser = Parser(prog="ttsflow status", description=status.__doc__)
+    parser.add_argument("folder", type=Path, help="the folder of a sweep, or of a run")
+    args = parser.parse_args(argv)
+    from ttsflow.analysis.status import show_status
+
+    show_status(args.folder)
     return 0
 
 

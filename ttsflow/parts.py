@@ -9,6 +9,7 @@ from typing import Any, get_args
 
 from ttsflow.control import ControllerPart
 from ttsflow.errors import PluginError
+from ttsflow.logger import LoggerPart
 from ttsflow.order import AFTER
 from ttsflow.paths import PathsPart
 from ttsflow.protocols import (
@@ -38,6 +39,7 @@ PROTOCOLS: Mapping[Any, str] = {
     LoadPart: "load",
     CostModel: "cost",
     MeterPart: "meter",
+    LoggerPart: "logger",
     ControllerPart: "controller",
     Task: "task",
 }

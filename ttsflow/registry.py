@@ -31,6 +31,7 @@ Kind = Literal[
     "load",
     "cost",
     "meter",
+    "logger",
     "controller",
     "strategy",
 ]

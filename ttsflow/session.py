@@ -178,8 +178,12 @@ class Session:
         *,
         trace: Recorder | None = None,
         on_step: Callable[[Status], None] | None = None,
+        done: AbstractSet[str] = frozenset(),
     ) -> Iterator[Result]:
-        """Yield one result per problem as it ends; afterwards ``dead`` tells whether the engine died."""
+        """Yield one result per problem as it ends; afterwards ``dead`` tells whether the engine died.
+
+        Problems whose ids are in ``done`` have a result from before and are left out.
+        """
         if self._engine is None:
             msg = "a session runs inside its `with` block."
             raise RuntimeError(msg)
@@ -198,11 +202,11 @@ class Session:
         self._running = driver
         begin: Callable[[], Meter | None] | None = getattr(self._engine, "meter", None)
         meter = begin() if begin is not None else None
-        started, done = engine.now(), {}
+        started, ended = engine.now(), {}
         try:
-            for result in driver.run(problems):
+            for result in driver.run(problems, done):
                 self.wall_seconds = engine.now() - started
-                done[result.id] = result
+                ended[result.id] = result
                 yield result
         finally:
             self.dead, self.broken = driver.dead, driver.broken
@@ -216,7 +220,8 @@ class Session:
                 self.work["idle_joules"] = round(metering.idle, 6)
             self._close_measures()
         if setup.acceleration.check_exact and self.dead is None:
-            self.exact = self._compared(problems, done, driver.capped)
+            rest = [problem for problem in problems if problem.id in ended]
+            self.exact = self._compared(rest, ended, driver.capped)
 
     def _measures(self, engine: Engine) -> dict[str, Any]:
         """Open meter and load monitor of the run; return what the driver has to know of them."""

@@ -23,6 +23,7 @@ LAYERS = (
     "paths",
     "strategies verifiers tasks costs meters load controllers engines parts recordings library",
     "build origins plugins ledger shape trace",
+    "json_schema",
     "sharing",
     "planning",
     "measuring metering",
@@ -36,6 +37,7 @@ LAYERS = (
     "analysis",
     "sweep",
     "commands",
+    "authoring",
     "cli",
     "__main__",
 )

@@ -2,14 +2,16 @@
 
 A plugin is a distribution with an entry point in the group ``ttsflow`` that names a module with a
 ``ttsflow_register`` hook. Each is loaded on its own: one that is broken is reported, and raised only
-when something of it is asked for. ``TTSFLOW_BLOCK=name,name`` leaves plugins out. Nothing in the
-working directory is ever loaded.
+when something of it is asked for. ``TTSFLOW_BLOCK=name,name`` leaves plugins out, ``TTSFLOW_TRACE=1`` says
+on the error output what each is asked and what it offers. Nothing in the working directory is ever loaded.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import sys
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache, partial
@@ -21,10 +23,13 @@ from ttsflow import hookspecs
 from ttsflow.errors import PluginError, suggest
 from ttsflow.registry import Registry
 
-__all__ = ["BLOCK", "GROUP", "Plugin", "Registration", "load", "plugins", "problems", "reload"]
+__all__ = ["BLOCK", "GROUP", "TRACE", "Plugin", "Registration", "load", "plugins", "problems", "reload"]
 
 GROUP = "ttsflow"
 BLOCK = "TTSFLOW_BLOCK"
+TRACE = "TTSFLOW_TRACE"
+#: The attribute by which a plugin's module says for which version of the plugin API it was written.
+VERSION = "ttsflow_api"
 OWN = EntryPoint(name="ttsflow", value="ttsflow.builtin", group=GROUP)
 
 
@@ -68,6 +73,7 @@ def _register(entry: EntryPoint, offered: Registration) -> None:
     manager = pluggy.PluginManager(hookspecs.PROJECT)
     manager.add_hookspecs(hookspecs)
     plugin = entry.load()
+    _check_version(getattr(plugin, VERSION, hookspecs.API_VERSION))
     manager.register(plugin, name=entry.name)
     try:
         manager.check_pending()
@@ -82,9 +88,39 @@ def _register(entry: EntryPoint, offered: Registration) -> None:
     manager.hook.ttsflow_register(registry=offered)
 
 
+def _check_version(wanted: object) -> None:
+    """Refuse a plugin that was written for another version of the plugin API."""
+    ours = hookspecs.API_VERSION
+    if isinstance(wanted, bool) or not isinstance(wanted, int):
+        raise PluginError(f"its `{VERSION}` is {wanted!r}; it is the number of a plugin API, such as {ours}.")
+    if wanted == ours:
+        return
+    other = "a newer ttsflow" if wanted > ours else "a newer one of it"
+    raise PluginError(
+        f"it was written for plugin API {wanted}, and this ttsflow has plugin API {ours}. Install {other}."
+    )
+
+
 def _explain(error: BaseException, provider: str, entry: EntryPoint) -> PluginError:
     cause = str(error) if isinstance(error, PluginError) else f"{type(error).__name__}: {error}"
-    return PluginError(f"plugin '{entry.name}' of {provider} ({entry.value}) is broken: {cause}")
+    cause = cause if cause.endswith(".") else f"{cause}."
+    return PluginError(
+        f"plugin '{entry.name}' of {provider} ({entry.value}) is broken: {cause} "
+        f"Mend or uninstall {provider}; {BLOCK}={entry.name} leaves it out."
+    )
+
+
+def _trace(entry: EntryPoint, *lines: str) -> None:
+    """Say on the error output what came of one plugin, where ``TTSFLOW_TRACE`` asks for it."""
+    if os.environ.get(TRACE, "") not in {"", "0"}:
+        head = f"plugin '{entry.name}', {' '.join(_provider(entry)).strip()} ({entry.value})"
+        sys.stderr.write("".join(f"{TRACE}: {line}\n" for line in (head, *(f"  {line}" for line in lines))))
+
+
+def _calls(offered: Registration) -> list[str]:
+    """Return what a plugin has asked of the registry, as it is written."""
+    calls = [f"registry.add({kind!r}, {name!r}, {target!r})" for kind, name, target in offered.parts]
+    return calls + [f"registry.add_configs({package!r})" for package in offered.packages]
 
 
 def _take(registry: Registry, entry: EntryPoint) -> Plugin:
@@ -92,6 +128,7 @@ def _take(registry: Registry, entry: EntryPoint) -> Plugin:
     provider, version = _provider(entry)
     offered = Registration()
     error: PluginError | None = None
+    start = time.perf_counter()
     try:
         _register(entry, offered)
         # A dry run finds bad kinds, targets and packages before any of it counts.
@@ -104,6 +141,8 @@ def _take(registry: Registry, entry: EntryPoint) -> Plugin:
             registry.refuse(kind, name, error)
     else:
         _add(registry, offered, provider, tolerant=True)
+    took = f"ttsflow_register(registry) took {1000 * (time.perf_counter() - start):.1f} ms"
+    _trace(entry, took, *_calls(offered), *([f"failed: {error}"] if error else []))
     parts = tuple(sorted((kind, name) for kind, name, _ in offered.parts))
     return Plugin(entry.name, provider, version, False, error, parts, tuple(offered.packages))
 
@@ -134,6 +173,7 @@ def _discover(found: Iterable[EntryPoint], block: set[str]) -> tuple[Registry, t
     for entry in entries:
         provider, version = _provider(entry)
         if entry.value != OWN.value and {entry.name, provider} & block:
+            _trace(entry, f"left out: {BLOCK} names it")
             plugins.append(Plugin(entry.name, provider, version, blocked=True))
         else:
             plugins.append(_take(registry, entry))
@@ -167,6 +207,10 @@ def problems() -> list[str]:
     known = {name for plugin in found for name in (plugin.name, plugin.provider)} - {OWN.name}
     lines = [str(plugin.error) for plugin in found if plugin.error]
     lines += [str(error) for error in registry.clashes()]
+    try:
+        registry.check_options()
+    except PluginError as error:
+        lines.append(str(error))
     lines += [
         f"{BLOCK} names '{name}', which {'cannot be left out' if name == OWN.name else 'is not installed'}. "
         f"{suggest(name, known)}"

@@ -18,11 +18,12 @@ RUNS = {
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_plugin_is_found_listed_run_swept_and_tested(
+def test_a_plugin_is_found_listed_run_swept_and_tested(  # noqa: PLR0917 - fixtures
     name, call, wheel, build, install, environment, tmp_path
 ):
     folder = tmp_path / "a copy" / name
-    shutil.copytree(PLUGINS / name, folder, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info", "build"))
+    left_out = shutil.ignore_patterns("__pycache__", "*.egg-info", "build")
+    shutil.copytree(PLUGINS / name, folder, ignore=left_out)
     install(wheel, build(folder))
     script, python, home = environment / "bin" / "ttsflow", environment / "bin" / "python", tmp_path / "home"
     home.mkdir()
@@ -41,4 +42,30 @@ def test_a_plugin_is_found_listed_run_swept_and_tested(
     call(script, "run", "-q", "-m", *run, "strategy.n=2,4", "hydra.sweep.dir=sweep", cwd=home)
     assert len(list((home / "sweep").glob("*/summary.json"))) == 2
     # Its own tests, from its own folder, with nothing of this repository around it.
-    call(python, "-m", "pytest", "-q", "-p", "no:cacheprovider", folder / "tests", "-c", "/dev/null", cwd=folder)
+    pytest_ = (python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", "/dev/null")
+    call(*pytest_, folder / "tests", cwd=folder)
+
+
+def test_a_skeleton_is_installed_and_passes_its_own_tests(call, wheel, install, environment, tmp_path):
+    install(wheel)
+    script, python = environment / "bin" / "ttsflow", environment / "bin" / "python"
+    told = call(script, "new", "plugin", "spelling", cwd=tmp_path)
+    folder = tmp_path / told.splitlines()[0]
+    install("-e", folder)
+    call(
+        python,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "-c",
+        "/dev/null",
+        folder / "tests",
+        cwd=folder,
+    )
+    home = tmp_path / "home"
+    home.mkdir()
+    assert "spelling_majority  n=8 ties=first" in call(
+        script, "check", "spelling_majority", "engine=fake", cwd=home
+    )

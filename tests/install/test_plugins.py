@@ -14,6 +14,7 @@ NAMES = sorted(folder.name for folder in PLUGINS.iterdir() if (folder / "pyproje
 #: A strategy of each, and what it needs besides.
 RUNS = {
     "ttsflow-example": ["strategy=trimmed_majority"],
+    "ttsflow-particles": ["strategy=particle_gibbs", "verifier=fake", "strategy.depth=4"],
 }
 
 

@@ -2,10 +2,12 @@
 
 import pytest
 
-from ttsflow import config, plugins
+from ttsflow import cli, config, plugins
 from ttsflow.errors import PluginError, UnknownPart
 from ttsflow.hookspecs import API_VERSION
 from ttsflow.registry import Registry
+
+HOOK = "from ttsflow.hookspecs import hookimpl\n@hookimpl\ndef ttsflow_register(registry):\n"
 
 PART = """
 from dataclasses import dataclass
@@ -210,3 +212,61 @@ def test_builtins_are_found_without_an_entry_point():
     assert isinstance(registry, Registry)
     assert registry.get("stage", "generate")
     assert [plugin.name for plugin in found] == ["ttsflow"]
+
+
+LEAVE_OUT = "Mend or uninstall {0}; TTSFLOW_BLOCK={0} leaves it out."
+FAULTS = {
+    "fails to import": (
+        {"away": "import no_such_module_at_all"},
+        "plugin 'away' of away (away) is broken: ModuleNotFoundError: No module named "
+        "'no_such_module_at_all'. " + LEAVE_OUT.format("away"),
+    ),
+    "clashes": (
+        {
+            "one": HOOK + "    registry.add('verifier', 'umpire', 'x:Y')\n",
+            "two": HOOK + "    registry.add('verifier', 'umpire', 'x:Y')\n",
+        },
+        "verifier 'umpire' is registered by one and by two; uninstall one, or name it in TTSFLOW_BLOCK.",
+    ),
+    "misspells the hook": (
+        {"typo": HOOK.replace("ttsflow_register", "ttsflow_regster") + "    pass\n"},
+        "plugin 'typo' of typo (typo) is broken: there is no hook 'ttsflow_regster'. Did you mean "
+        "'ttsflow_register'? Known: ttsflow_register. " + LEAVE_OUT.format("typo"),
+    ),
+    "repeats a strategy": (
+        {"copycat": HOOK + "    registry.add_configs('copycat.conf')\n"},
+        (
+            "the config file 'strategy/majority.yaml' is offered by copycat and by ttsflow; "
+            "uninstall one, or name it in TTSFLOW_BLOCK."
+        ),
+    ),
+    "is for another API": (
+        {"modern": "ttsflow_api = 7\n" + HOOK + "    pass\n"},
+        "plugin 'modern' of modern (modern) is broken: it was written for plugin API 7, and this ttsflow has "
+        f"plugin API {API_VERSION}. Install a newer ttsflow. " + LEAVE_OUT.format("modern"),
+    ),
+}
+
+
+@pytest.mark.parametrize(("sources", "message"), FAULTS.values(), ids=FAULTS)
+def test_whatever_is_wrong_is_told_by_the_command_and_blocking_helps(  # noqa: PLR0917 - fixtures
+    sources, message, install, capsys, monkeypatch, tmp_path
+):
+    for name, source in sources.items():
+        files = {"conf/__init__.py": "", "conf/strategy/majority.yaml": "use: sequence\n"}
+        install(name, source, files)
+    run = ["run", "-q", "engine=fake", "strategy=ffs", "limit=1"]
+    assert cli.main(["plugins"]) == 0
+    assert " ".join(capsys.readouterr().out.split()).split("problem: ")[1:] == [message]
+    repeated = "config file" in message
+    # Only what they provide is missing; which of two equal files is meant, nobody can say.
+    assert cli.main([*run, f"hydra.run.dir={tmp_path}/with it"]) == (2 if repeated else 0)
+    told = capsys.readouterr().err
+    assert f"warning: {message}\n" in told
+    assert (f"error: {message}" in told) == repeated
+    for name in sources:
+        monkeypatch.setenv("TTSFLOW_BLOCK", name)
+        plugins.reload()
+        assert plugins.problems() == []
+        assert cli.main([*run, f"hydra.run.dir={tmp_path}/without {name}"]) == 0
+        assert capsys.readouterr().err == ""

@@ -240,8 +240,9 @@ class Registry:
         return sorted(chosen, key=lambda entry: (KINDS.index(entry.kind), entry.name))
 
     def clashes(self) -> list[PluginError]:
-        """Return one error for every name that several providers offer."""
-        return [self._clash(*key) for key, offers in sorted(self._offers.items()) if len(offers) > 1]
+        """Return one error for every name that several providers offer, but for files (``check_options``)."""
+        parts = [(key, offers) for key, offers in sorted(self._offers.items()) if len(offers) > 1]
+        return [self._clash(*key) for key, offers in parts if not all(offer.is_config for offer in offers)]
 
     def entry_of(self, cls: type, kind: str | None = None) -> Entry | None:
         """Return the entry that ``cls`` is registered as, None when there is none."""

@@ -33,6 +33,8 @@ FILES = sorted(file for file in (*DOCS.rglob("*.md"), ROOT / "README.md") if fil
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _STRATEGY = re.compile(r"# (?:conf/)?strategy/(\w+)\.yaml$")
 
+_OTHER = re.compile(r"# conf/(engine|task|verifier|cost|budget|sampling)/(\w+)\.yaml$")
+
 #: What the page of every strategy says, in this order.
 HEADINGS = ("What it does", "Settings", "Cost", "When it loses", "Example", "Related")
 
@@ -91,6 +93,12 @@ def config_dir(tmp_path_factory):
         target = folder / "strategy" / f"{'shown_' if installed(name) else ''}{name}.yaml"
         assert not target.exists() or target.read_text() == text, f"{file} shows another {name}.yaml"
         target.write_text(text)
+    for file in FILES:
+        for text in blocks(file, "yaml"):
+            match = _OTHER.match(text.partition("\n")[0])
+            if match:
+                (folder / match[1]).mkdir(exist_ok=True)
+                (folder / match[1] / f"{match[2]}.yaml").write_text(text)
     return str(folder)
 
 
@@ -153,9 +161,9 @@ def test_commands(line, config_dir, capsys):
         build("stage", mapping["strategy"], "strategy", plugins.load())
         if command == "run":
             assemble(mapping)
-    if command == "explain":
+    if command in {"explain", "check"}:
         assert cli.main([command, *words]) == 0
-        assert yaml.safe_load(capsys.readouterr().out)["use"]
+        assert command == "check" or yaml.safe_load(capsys.readouterr().out)["use"]
 
 
 @pytest.mark.slow

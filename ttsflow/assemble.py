@@ -26,7 +26,7 @@ from ttsflow.protocols import CostModel, EnginePart, LoadPart, MeterPart, Stage,
 from ttsflow.shape import check_shape, foreign
 from ttsflow.sharing import asked, sharing_of
 from ttsflow.types import Sampling
-from ttsflow.verifiers.served import Served
+from ttsflow.verifiers.served import served
 
 __all__ = ["DEFAULT_COSTS", "Setup", "assemble", "check", "split_engine", "with_plan"]
 
@@ -312,7 +312,8 @@ def _check_verifier(setup: Setup) -> None:
             _ask(part, "check", path)
             _ask(part, "check_task", path, setup.task)
     _ask(verifier, "check_beside", "verifier", engine)
-    if isinstance(verifier, Served) and engine in (verifier.engines or (engine,)):
+    inner = served(verifier)
+    if inner is not None and engine in (inner.engines or (engine,)):
         _ask(verifier, "check_engine", "verifier", engine.capabilities)
 
 

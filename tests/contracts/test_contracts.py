@@ -31,6 +31,7 @@ from ttsflow.meters.rapl import RAPL
 from ttsflow.paths import PathsPart
 from ttsflow.protocols import EnginePart, LoadPart, MeterPart
 from ttsflow.strategies.aggregate import Aggregate
+from ttsflow.strategies.apart import Apart
 from ttsflow.strategies.branch import Branch
 from ttsflow.strategies.budget_check import BudgetCheck
 from ttsflow.strategies.confidence import Confidence, LowConfidence
@@ -80,6 +81,7 @@ from ttsflow.verifiers.answer import GoldAnswer
 from ttsflow.verifiers.confidence import ConfidenceScore
 from ttsflow.verifiers.constant import Constant, RandomScore
 from ttsflow.verifiers.countdown import CountdownSteps
+from ttsflow.verifiers.ensemble import Ensemble
 from ttsflow.verifiers.equations import Equations
 from ttsflow.verifiers.judge import Judge
 from ttsflow.verifiers.tests import CodeTests
@@ -147,6 +149,7 @@ STAGES = {
     "repeat": Repeat({"step": STEP}, at_most=4, until=AllFinished()),
     "when": When(PoolSize(1), GenerateStage(1), GenerateStage(2)),
     "each": Sequence({"roots": STEP, "each": Each({"more": Repeat({"step": STEP}, at_most=3)})}),
+    "apart": Sequence({"a": GenerateStage(2), "b": Apart({"step": STEP, "more": STEP})}),
     "generate": GenerateStage(3, total=2, watch=FirstFinished(1, refill=1)),
     "verify": Sequence({"a": GenerateStage(3), "s": Verify("geometric")}),
     "select": Repeat({"step": STEP, "score": Verify(), "keep": Select(into=4, copies=2)}, at_most=4),
@@ -262,6 +265,7 @@ VERIFIERS = {
     "random": RandomScore(3),
     "fake": FakeVerifierPart(),
     "judge": Judge(FakeEnginePart(), per="step"),
+    "ensemble": Ensemble({"a": Equations(), "b": RandomScore(3)}),
 }
 
 

@@ -23,7 +23,18 @@ from ttsflow import hookspecs
 from ttsflow.errors import PluginError, suggest
 from ttsflow.registry import Registry
 
-__all__ = ["BLOCK", "GROUP", "TRACE", "Plugin", "Registration", "load", "plugins", "problems", "reload"]
+__all__ = [
+    "BLOCK",
+    "GROUP",
+    "TRACE",
+    "VERSION",
+    "Plugin",
+    "Registration",
+    "load",
+    "plugins",
+    "problems",
+    "reload",
+]
 
 GROUP = "ttsflow"
 BLOCK = "TTSFLOW_BLOCK"

@@ -170,8 +170,8 @@ def test_spend_all(play):
     assert {result.candidates for result in play("spend_all", n=8)[0].values()} == {8}
 
 
-def test_careful(play):
-    results, trace, _ = play("careful")
+def test_only_when_sure(play):
+    results, trace, _ = play("only_when_sure")
     assert {result.outcome for result in results.values()} == {"answered", "abstained"}
     for name, result in results.items():
         sure = name in agreed(results, trace, 16, 0.7, 4)

@@ -1,11 +1,14 @@
 """Plugins: each is found and isolated; names that clash belong to nobody; mistakes are named."""
 
+import sys
+
 import pytest
 
 from ttsflow import cli, config, plugins
 from ttsflow.errors import PluginError, UnknownPart
 from ttsflow.hookspecs import API_VERSION
 from ttsflow.registry import Registry
+from ttsflow.run import run_config
 
 HOOK = "from ttsflow.hookspecs import hookimpl\n@hookimpl\ndef ttsflow_register(registry):\n"
 
@@ -212,6 +215,32 @@ def test_builtins_are_found_without_an_entry_point():
     assert isinstance(registry, Registry)
     assert registry.get("stage", "generate")
     assert [plugin.name for plugin in found] == ["ttsflow"]
+
+
+def calls_of_pluggy(work):
+    """Return how often a function of pluggy is called while ``work()`` goes on."""
+    count = 0
+
+    def profile(frame, event, arg):
+        nonlocal count
+        count += event == "call" and "pluggy" in frame.f_code.co_filename
+
+    before = sys.getprofile()
+    sys.setprofile(profile)
+    try:
+        work()
+    finally:
+        sys.setprofile(before)
+    return count
+
+
+def test_a_run_calls_nothing_of_pluggy(tmp_path):
+    summaries = []
+    settings = ["strategy=beam_search", "verifier=fake", "engine=fake", "strategy.depth=4", "limit=4"]
+    mapping = config.compose(settings)
+    assert calls_of_pluggy(lambda: summaries.append(run_config(mapping, tmp_path / "run"))) == 0
+    assert summaries[0].usage["decoded_tokens"] > 500
+    assert calls_of_pluggy(plugins.reload) > 10, "they are counted"
 
 
 LEAVE_OUT = "Mend or uninstall {0}; TTSFLOW_BLOCK={0} leaves it out."

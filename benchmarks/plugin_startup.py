@@ -20,6 +20,11 @@ import tempfile
 import time
 from pathlib import Path
 
+from common import finish
+
+#: What so many plugins may add to a start, in milliseconds.
+MOST = 50
+
 HOOK = """from ttsflow import hookimpl
 ttsflow_api = 1
 @hookimpl
@@ -69,7 +74,7 @@ def run(command: list[str], site: Path | None) -> tuple[dict[str, float], str]:
     return {"clock": took, "processor": used}, done.stdout
 
 
-def main() -> None:
+def main() -> int:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--plugins", type=int, default=50)
@@ -97,6 +102,7 @@ def main() -> None:
                         if turn:  # the first one compiles
                             pair[which].append(1000 * value)
     print(f"{args.plugins} plugins and none, in turns, {args.times} times; milliseconds")
+    figures: dict[str, float] = {}
     for name, (none, some) in took.items():
         added = [b - a for a, b in zip(none, some, strict=True)]
         low, middle, high = statistics.quantiles(added, n=4)
@@ -104,7 +110,10 @@ def main() -> None:
             f"  {name:30} {statistics.median(none):7.1f} without, {statistics.median(some):7.1f} with, "
             f"added {middle:+.1f} (quartiles {low:+.1f} to {high:+.1f})"
         )
+        figures[f"{name}, added ms"] = middle
+    most = figures["loading, processor, added ms"]
+    return finish(figures, {f"{args.plugins} plugins add under {MOST} ms of the processor": most < MOST})
 
 
 if __name__ == "__main__":
-    main()
+    raise SystemExit(main())

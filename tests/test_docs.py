@@ -135,7 +135,7 @@ def test_commands(line, config_dir, capsys, tmp_path, monkeypatch):
     assert command in cli.COMMANDS
     monkeypatch.chdir(tmp_path)
     words = [word.replace("NAME", "mine") for word in words]
-    if command in {"list", "plugins", "check", "schema", "new"}:
+    if command in {"list", "plugins", "check", "schema", "new", "describe"}:
         assert cli.main([command, *words]) == 0
         return
     if command == "record":

@@ -147,6 +147,7 @@ COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
     "list": commands.what,
     "explain": commands.explain,
     "plugins": commands.plugins,
+    "describe": authoring.describe,
     "check": authoring.check,
     "schema": authoring.schema,
     "new": authoring.new,

@@ -46,6 +46,8 @@ TRACE = "TTSFLOW_TRACE"
 VERSION = "ttsflow_api"
 OWN = EntryPoint(name="ttsflow", value="ttsflow.builtin", group=GROUP)
 
+_HEAD = re.compile(r"^(Name|Version): *(\S+) *$", re.MULTILINE)
+
 #: The config files of each package.
 Options = Mapping[str, list[tuple[str, Traversable]]]
 
@@ -91,8 +93,10 @@ def _provided(entry: EntryPoint) -> _Found:
     """Return an entry point with its distribution; one made by hand has none, and its own name counts."""
     if entry.dist is None:
         return _Found(entry, entry.name, "")
-    told = entry.dist.metadata  # it is read anew every time
-    return _Found(entry, told["Name"], told["Version"])
+    # Parsing all of it, a whole README with it, would take longest of all that is done for a plugin.
+    head = entry.dist.read_text("METADATA") or entry.dist.read_text("PKG-INFO") or ""
+    told = dict(reversed(_HEAD.findall(head)))
+    return _Found(entry, told.get("Name") or entry.name, told.get("Version", ""))
 
 
 class _Hooks:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ttsflow.commands import Parser, overridden, warn
 
-__all__ = ["check", "new", "schema"]
+__all__ = ["check", "describe", "new", "schema"]
 
 
 def new(argv: Sequence[str]) -> int:
@@ -54,6 +54,20 @@ def check(argv: Sequence[str]) -> int:
 
     warn()
     check_config(args.overrides, args.config_dir)
+    return 0
+
+
+def describe(argv: Sequence[str]) -> int:
+    """Say what a part is, from its class: its documentation, and settings with types and defaults."""
+    parser = Parser(prog="ttsflow describe", description=describe.__doc__)
+    parser.add_argument("kind", help="such as stage, verifier or strategy")
+    parser.add_argument("name", help="as `ttsflow list KIND` shows it")
+    args = parser.parse_args(argv)
+    from ttsflow.authoring.reference import describe_part
+    from ttsflow.plugins import load
+
+    warn()
+    describe_part(load(), args.kind, args.name)
     return 0
 
 

@@ -104,8 +104,8 @@ def _brief(value: Any) -> str:
 @contextmanager
 def _chosen(words: Sequence[str], config_dir: str | None) -> Iterator[tuple[list[str], str | None]]:
     """Yield overrides and config folder; a file or a name in front becomes the override that chooses it."""
-    named = [word for word in words if "=" not in word]
-    overrides = [word for word in words if "=" in word]
+    overrides = [word for word in words if "=" in word or word.startswith("~")]
+    named = [word for word in words if word not in overrides]
     if not named:
         yield overrides, config_dir
         return

@@ -3,6 +3,7 @@
 import gc
 import importlib
 import os
+import re
 import sys
 from pathlib import Path
 
@@ -87,6 +88,19 @@ def hook():
         return HOOK + "".join(f"    {line}\n" for line in lines)
 
     return source
+
+
+_SHOWN = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+@pytest.fixture(scope="session")
+def shown():
+    """Return the code blocks that a page of the documentation shows, as (language, text), in order."""
+
+    def read(page):
+        return _SHOWN.findall((Path(__file__).parent.parent / "docs" / page).read_text())
+
+    return read
 
 
 @pytest.fixture(scope="session")

@@ -3,6 +3,7 @@
 import argparse
 import dataclasses
 import doctest
+import importlib
 import inspect
 import json
 import re
@@ -15,9 +16,10 @@ import yaml
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
-from ttsflow import cli, plugins
+from ttsflow import cli, hookspecs, plugins
 from ttsflow.assemble import assemble, split_engine
 from ttsflow.build import build, explain
+from ttsflow.builtin import PARTS
 from ttsflow.config import compose
 from ttsflow.costs.calibrated import Calibration
 from ttsflow.errors import ConfigError
@@ -26,6 +28,7 @@ from ttsflow.pipeline import Pipeline
 from ttsflow.registry import KINDS, config_folder, config_options
 from ttsflow.run import run_config
 from ttsflow.summary import Summary
+from ttsflow.testing import contracts
 from ttsflow.types import Result, Sampling, Usage
 
 ROOT = Path(__file__).parent.parent
@@ -34,6 +37,8 @@ FILES = sorted(file for file in (*DOCS.rglob("*.md"), ROOT / "README.md") if fil
 
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _STRATEGY = re.compile(r"# (?:conf/)?strategy/(\w+)\.yaml$")
+
+_OTHER = re.compile(r"# conf/(engine|task|verifier|cost|budget|sampling)/(\w+)\.yaml$")
 
 #: What the page of every strategy says, in this order.
 HEADINGS = ("What it does", "Settings", "Cost", "When it loses", "Example", "Related")
@@ -45,6 +50,8 @@ def blocks(file, language):
 
 def commands():
     for file in FILES:
+        if file.parent.name == "tutorials":
+            continue  # followed literally, by tests/install
         for text in blocks(file, "bash"):
             for line in text.replace("\\\n", " ").splitlines():
                 if line.startswith("ttsflow "):
@@ -93,6 +100,12 @@ def config_dir(tmp_path_factory):
         target = folder / "strategy" / f"{'shown_' if installed(name) else ''}{name}.yaml"
         assert not target.exists() or target.read_text() == text, f"{file} shows another {name}.yaml"
         target.write_text(text)
+    for file in FILES:
+        for text in blocks(file, "yaml"):
+            match = _OTHER.match(text.partition("\n")[0])
+            if match:
+                (folder / match[1]).mkdir(exist_ok=True)
+                (folder / match[1] / f"{match[2]}.yaml").write_text(text)
     return str(folder)
 
 
@@ -142,10 +155,12 @@ def swept(overrides):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("line", list(commands()))
-def test_commands(line, config_dir, capsys):
+def test_commands(line, config_dir, capsys, tmp_path, monkeypatch):
     _, command, *words = shlex.split(line, comments=True)
     assert command in cli.COMMANDS
-    if command in {"list", "plugins"}:
+    monkeypatch.chdir(tmp_path)
+    words = [word.replace("NAME", "mine") for word in words]
+    if command in {"list", "plugins", "check", "schema", "new", "describe"}:
         assert cli.main([command, *words]) == 0
         return
     if command == "record":
@@ -371,6 +386,45 @@ def test_every_setting_of_a_run_is_described():
     for field in dataclasses.fields(Sampling):
         (default,) = [row[1].strip("`") for row in rows(text, 2) if row[0] == f"`{field.name}`"]
         assert json.loads(default) == (list(field.default) if field.name == "stop" else field.default)
+
+
+def test_the_hook_and_all_that_it_is_given_is_described():
+    text = page("plugins.md")
+    hooks = {name for name, hook in vars(hookspecs).items() if hasattr(hook, f"{hookspecs.PROJECT}_spec")}
+    for name in hooks:
+        arguments = ", ".join(inspect.signature(getattr(hookspecs, name)).parameters)
+        assert f"`{name}({arguments})`" in text
+    told = {row[0] for row in rows(text, 1)}
+    for name, method in vars(plugins.Registration).items():
+        if not name.startswith("_"):
+            _, *arguments = inspect.signature(method).parameters
+            (row,) = [
+                cell for cell in rows(text, 2) if cell[0] == f"`registry.{name}({', '.join(arguments)})`"
+            ]
+            assert all(f"`{argument}`" in row[1] for argument in arguments)
+    assert {f"`{variable}=" for variable in (plugins.BLOCK, plugins.TRACE)} <= {
+        cell[: cell.find("=") + 1] for cell in told
+    }
+    assert f"```python\n{plugins.VERSION} = {hookspecs.API_VERSION}\n```" in text
+
+
+def test_every_contract_is_described():
+    told = {row[0].strip("`") for row in rows(section(page("plugins.md"), "Testing"), 1)}
+    assert {name for name in contracts.__all__ if name.endswith("Contract")} == told - {"contract", "---"}
+
+
+@pytest.mark.parametrize("name", re.findall(r"^\| `(ttsflow[\w.]*)` \|", page("api.md"), re.MULTILINE))
+def test_what_is_public_can_be_imported_and_says_what_it_is(name):
+    module = importlib.import_module(name)
+    assert module.__doc__
+    assert module.__all__
+    for public in module.__all__:
+        value = getattr(module, public)
+        if inspect.isclass(value) or inspect.isfunction(value):
+            assert value.__doc__, f"{name}.{public} has no docstring"
+    (row,) = [cells for cells in rows(page("api.md"), 2) if cells[0] == f"`{name}`"]
+    for mentioned in re.findall(r"`(\w+)`", row[1]):
+        assert mentioned in module.__all__ or mentioned in PARTS["engine"]
 
 
 def test_every_argument_of_pipeline_is_described():

@@ -23,6 +23,7 @@ LAYERS = (
     "paths",
     "strategies verifiers tasks costs meters load controllers engines loggers parts recordings library",
     "build origins plugins budget ledger shape trace",
+    "json_schema",
     "sharing",
     "planning",
     "measuring metering choosers queries",
@@ -40,6 +41,7 @@ LAYERS = (
     "jobs job",
     "sweep",
     "commands",
+    "authoring",
     "cli",
     "__main__",
 )

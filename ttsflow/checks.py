@@ -14,7 +14,7 @@ from ttsflow.measuring import check_controllers, check_meter
 from ttsflow.protocols import VerifierPart
 from ttsflow.setup import Setup
 from ttsflow.shape import check_shape
-from ttsflow.verifiers.served import Served
+from ttsflow.verifiers.served import served
 
 __all__ = ["check"]
 
@@ -87,7 +87,8 @@ def _check_verifier(setup: Setup) -> None:
             _ask(part, "check", path)
             _ask(part, "check_task", path, setup.task)
     _ask(verifier, "check_beside", "verifier", engine)
-    if isinstance(verifier, Served) and engine in (verifier.engines or (engine,)):
+    inner = served(verifier)
+    if inner is not None and engine in (inner.engines or (engine,)):
         _ask(verifier, "check_engine", "verifier", engine.capabilities)
 
 

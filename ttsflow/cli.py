@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from ttsflow import commands, interrupt
+from ttsflow import authoring, commands, interrupt
 from ttsflow.commands import Parser, overridden, warn
 from ttsflow.errors import ConfigError, TtsflowError, suggest
 
@@ -155,6 +155,10 @@ COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
     "list": commands.what,
     "explain": commands.explain,
     "plugins": commands.plugins,
+    "describe": authoring.describe,
+    "check": authoring.check,
+    "schema": authoring.schema,
+    "new": authoring.new,
 }
 
 

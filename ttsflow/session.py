@@ -38,7 +38,7 @@ from ttsflow.status import Status
 from ttsflow.timeline import Moment, Timeline
 from ttsflow.trace import Recorder
 from ttsflow.types import Problem, Result
-from ttsflow.verifiers.served import Served, opened
+from ttsflow.verifiers.served import Served, opened, served
 
 __all__ = ["Session", "versions"]
 
@@ -100,8 +100,8 @@ class Session:
         return self
 
     def _open(self) -> None:
-        part = self.setup.asked
-        if isinstance(part, Served):
+        part = served(self.setup.asked)
+        if part is not None:
             self._serve(part)
         else:
             self._engine = warm.acquire(self.setup.engine)

@@ -11,7 +11,7 @@ from typing import Any
 from ttsflow.errors import DataError
 from ttsflow.lineage import Path
 
-__all__ = ["Node", "Tree", "grow", "read_events", "read_lines", "read_trace", "walk"]
+__all__ = ["Node", "Tree", "grow", "numbered_lines", "read_events", "read_lines", "read_trace", "walk"]
 
 _MOST = 2**63  # more than any count; sums of larger ones might be too long to print
 
@@ -56,6 +56,19 @@ def read_lines(path: File) -> tuple[list[dict[str, Any]], list[int]]:
     A run that was killed may leave half a line. Raises ``DataError`` when the file cannot be read.
     """
     records, broken = [], []
+    for number, record in numbered_lines(path):
+        if record is None:
+            broken.append(number)
+        else:
+            records.append(record)
+    return records, broken
+
+
+def numbered_lines(path: File) -> Iterator[tuple[int, dict[str, Any] | None]]:
+    """Yield the number and the record of every line that is not empty, None for one that holds no record.
+
+    Raises ``DataError`` when the file cannot be read.
+    """
     try:
         with path.open(encoding="utf-8", errors="replace") as lines:
             for number, line in enumerate(lines, 1):
@@ -64,12 +77,11 @@ def read_lines(path: File) -> tuple[list[dict[str, Any]], list[int]]:
                 except (ValueError, RecursionError):  # the latter from thousands of brackets in each other
                     record = None
                 if isinstance(record, dict):
-                    records.append(record)
+                    yield number, record
                 elif line.strip():
-                    broken.append(number)
+                    yield number, None
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror}") from error
-    return records, broken
 
 
 def read_events(folder: File) -> dict[str, list[dict[str, Any]]]:

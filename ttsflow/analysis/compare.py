@@ -18,6 +18,7 @@ from ttsflow.analysis.settings import Difference, differences, names
 from ttsflow.errors import DataError
 from ttsflow.listing import wide_console
 from ttsflow.metrics import mcnemar, paired_bootstrap, paired_ratio
+from ttsflow.trace import finite
 
 __all__ = ["Comparison", "Interval", "compare", "main", "show_comparison"]
 
@@ -144,7 +145,8 @@ def main(argv: Sequence[str], parser: argparse.ArgumentParser) -> int:
     args = parser.parse_args(argv)
     found = compare(one_run(args.first), one_run(args.second))
     if args.json:
-        print(json.dumps({**asdict(found), "settings": [one._asdict() for one in found.settings]}, indent=1))  # noqa: T201
+        settings = [one._asdict() for one in found.settings]
+        print(json.dumps(finite({**asdict(found), "settings": settings}), indent=1))  # noqa: T201
     else:
         show_comparison(found)
     return 0

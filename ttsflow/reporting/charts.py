@@ -1,86 +1,83 @@
-"""The pictures: specifications of Vega-Lite by Altair, drawn without a browser by vl-convert."""
+"""The pictures of runs: accuracy against what it costs, and what ran when."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Any
 
-import altair as alt
-import vl_convert
-
 from ttsflow.analysis.measures import COSTS
-from ttsflow.reporting.baseline import Point, Rung
+from ttsflow.reporting.baseline import Point
+from ttsflow.reporting.drawing import COLOURS, INK, Spec, cycled, field, layer
 from ttsflow.reporting.panels import Panel
 from ttsflow.timeline import Moment
 
-__all__ = ["GRID", "INK", "accuracy", "main_picture", "plain_svg", "png", "svg", "timeline"]
+__all__ = ["accuracy", "main_picture", "timeline"]
 
-#: Colours that the page replaces where it is dark; nothing else may have them.
-INK, GRID = "#333333", "#dddddd"
-_FRONT = "#777777"
-#: Points beyond which only those on the front are named in the picture, and moments of a timeline.
-_NAMED, _MOMENTS = 24, 400
-#: Colours that people who see few colours can tell apart (Okabe and Ito 2008), then those of Tableau.
-_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c6d31", "#6a3d9a")
-_SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-right", "triangle-left")
+#: Points beyond which only those on the front are named in a picture; moments of a timeline; panels and
+#: characters of a name in the main picture.
+_NAMED, _MOMENTS, _PANELS, _NAME = 24, 400, 6, 24
+_SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-right")
 #: Above this ratio of the dearest to the cheapest, an axis is logarithmic.
 _WIDE = 5
 
-_AXES = {"labelColor": INK, "titleColor": INK, "gridColor": GRID, "domainColor": INK, "tickColor": INK}
-_CONFIG: dict[str, Any] = {
-    "background": "transparent",
-    "font": "sans-serif",
-    "axis": {**_AXES, "labelFontSize": 11, "titleFontSize": 12, "titleFontWeight": "normal"},
-    "legend": {"labelColor": INK, "titleColor": INK, "labelFontSize": 11, "labelLimit": 160},
-    "title": {"color": INK, "fontSize": 13, "anchor": "start"},
-    "view": {"stroke": None},
-}
 
-
-def accuracy(panel: Panel, cost: str, *, width: int = 310, height: int = 250, title: str = "") -> alt.LayerChart:
+def accuracy(panel: Panel, cost: str, *, width: int = 310, height: int = 250) -> Spec:
     """Return accuracy against one cost: runs with their intervals, the front, and the plain strategies."""
     records = [_record(point, cost, panel) for point in panel.drawn]
+    front = [record for record in records if record["front"]]
     # Plain ones first, so that they have one colour in every picture, that of the dashed line.
     strategies = list(dict.fromkeys(p.run.strategy for p in sorted(panel.drawn, key=lambda p: not p.plain)))
-    prices = [record["cost"] for record in records]
+    x, y = _cost_axis([record["cost"] for record in records], cost), _share_axis("accuracy")
+    legend = {"orient": "bottom", "columns": max(1, width // 130), "symbolLimit": 0, "symbolOpacity": 1}
+    colour = _of_strategy(strategies, COLOURS, legend=legend)
+    bars = {"opacity": 0.45, "strokeWidth": 1.2}
+    steps = {"interpolate": "step-after", "color": "#777777", "strokeWidth": 1.2}
+    beside = {"align": "left", "baseline": "bottom", "dx": 6, "dy": -3, "fontSize": 10, "color": INK}
+    named = records if len(records) <= _NAMED else front
+    return {
+        "width": width,
+        "height": height,
+        "layer": [
+            layer(records, "rule", bars, x=x, y=_share_axis("low"), y2={"field": "high"}, color=colour),
+            *_plain_lines(panel, cost, x, y),
+            layer(front, "line", steps, x=x, y=y, order=field("cost")),
+            layer(
+                records,
+                "point",
+                {"filled": True, "size": 64, "opacity": 1},
+                x=x,
+                y=y,
+                color=colour,
+                shape=_of_strategy(strategies, _SHAPES),
+                description=field("told", "nominal"),
+            ),
+            layer(named, "text", beside, x=x, y=y, text=field("short", "nominal")),
+        ],
+    }
+
+
+def _of_strategy(strategies: Sequence[str], values: Sequence[str], **rest: Any) -> Spec:
+    scale = {"domain": list(strategies), "range": cycled(values, len(strategies))}
+    return field("strategy", "nominal", title=None, scale=scale, **rest)
+
+
+def _cost_axis(prices: Sequence[float], cost: str) -> Spec:
     wide = min(prices) > 0 and max(prices) / min(prices) > _WIDE
-    x = alt.X(
-        "cost:Q",
-        title=f"{COSTS[cost]} per question",
-        scale=alt.Scale(type="log", nice=False, padding=14) if wide else alt.Scale(zero=False, nice=True, padding=14),
-        axis=alt.Axis(format="~s", tickCount=5, labelOverlap="greedy"),
-    )
-    y = alt.Y("accuracy:Q", title="accuracy", scale=alt.Scale(zero=False, nice=True), axis=alt.Axis(format="%"))
-    base = alt.Chart(alt.Data(values=records))
-    colour = alt.Color(
-        "strategy:N",
-        title=None,
-        scale=alt.Scale(domain=strategies, range=_cycled(_COLOURS, len(strategies))),
-        legend=alt.Legend(orient="bottom", columns=max(1, width // 130), symbolLimit=0, symbolOpacity=1),
-    )
-    shape = alt.Shape("strategy:N", scale=alt.Scale(domain=strategies, range=_cycled(_SHAPES, len(strategies))))
-    layers: list[alt.Chart] = [
-        base.mark_rule(opacity=0.45, strokeWidth=1.2).encode(
-            x=x, y=alt.Y("low:Q", title="accuracy"), y2="high:Q", color=colour
-        ),
-        *_plain_lines(panel, cost, x, y),
-        _line([record for record in records if record["front"]], x, y, interpolate="step-after"),
-        base.mark_point(filled=True, size=64, opacity=1).encode(
-            x=x, y=y, color=colour, shape=shape, description=alt.Description("told:N")
-        ),
-        alt.Chart(alt.Data(values=[r for r in records if r["front"] or len(records) <= _NAMED]))
-        .mark_text(align="left", baseline="bottom", dx=6, dy=-3, fontSize=10, color=INK)
-        .encode(x=x, y=y, text="short:N"),
-    ]
-    return alt.layer(*layers).properties(width=width, height=height, **({"title": title} if title else {}))
+    scale = {"type": "log", "nice": False} if wide else {"zero": False, "nice": True}
+    axis = {"format": "~s", "tickCount": 5, "labelOverlap": "greedy"}
+    return field("cost", title=f"{COSTS[cost]} per question", scale={**scale, "padding": 14}, axis=axis)
 
 
-def _record(point: Point, cost: str, panel: Panel) -> dict[str, Any]:
+def _share_axis(name: str) -> Spec:
+    return field(name, title="accuracy", scale={"zero": False, "nice": True}, axis={"format": "%"})
+
+
+def _record(point: Point, cost: str, panel: Panel) -> Spec:
     numbers = point.measures
     low, high = numbers.interval or (0.0, 1.0)
     price, right = getattr(numbers, cost), numbers.accuracy or 0.0
     on_front = point.name in panel.fronts[cost]
+    told = f"{point.name}: accuracy {right:.1%} ({low:.1%} to {high:.1%}), {price:,.4g} {COSTS[cost]} per question"
     return {
         "cost": price,
         "accuracy": right,
@@ -88,25 +85,16 @@ def _record(point: Point, cost: str, panel: Panel) -> dict[str, Any]:
         "high": high,
         "strategy": point.run.strategy,
         "front": on_front,
-        "short": point.name.removeprefix(point.run.strategy).strip()[:24],
-        "told": f"{point.name}: accuracy {right:.1%} ({low:.1%} to {high:.1%}), {price:,.4g} {COSTS[cost]} per question"
-        + (", on the front" if on_front else ""),
+        "short": point.name.removeprefix(point.run.strategy).strip()[:_NAME],
+        "told": f"{told}, on the front" if on_front else told,
     }
 
 
-def _line(records: Sequence[dict[str, Any]], x: alt.X, y: alt.Y, **style: Any) -> alt.Chart:
-    drawn = {"color": _FRONT, "strokeWidth": 1.2, "opacity": 0.9} | style
-    return alt.Chart(alt.Data(values=list(records))).mark_line(**drawn).encode(x=x, y=y, order="cost:Q")
-
-
-def _plain_lines(panel: Panel, cost: str, x: alt.X, y: alt.Y) -> list[alt.Chart]:
+def _plain_lines(panel: Panel, cost: str, x: Spec, y: Spec) -> list[Spec]:
     """Return a dashed line through the plain runs of each setting; mixtures of two lie on it."""
-    lines = []
-    for rungs in panel.curves.values():
-        records = _mixtures([(rung.costs[cost], rung.accuracy) for rung in rungs])
-        if len(records) > 1:
-            lines.append(_line(records, x, y, strokeDash=[5, 4], color=_COLOURS[0], opacity=0.7))
-    return lines
+    style = {"strokeDash": [5, 4], "color": COLOURS[0], "strokeWidth": 1.2, "opacity": 0.7}
+    lines = [_mixtures([(rung.costs[cost], rung.accuracy) for rung in rungs]) for rungs in panel.curves.values()]
+    return [layer(line, "line", style, x=x, y=y, order=field("cost")) for line in lines if len(line) > 1]
 
 
 def _mixtures(steps: Sequence[tuple[float | None, float]]) -> list[dict[str, float]]:
@@ -120,32 +108,27 @@ def _mixtures(steps: Sequence[tuple[float | None, float]]) -> list[dict[str, flo
     return found
 
 
-def _cycled(values: Sequence[str], count: int) -> list[str]:
-    return [values[place % len(values)] for place in range(count)]
-
-
-def main_picture(found: Sequence[Panel]) -> alt.VConcatChart:
-    """Return all pictures of accuracy in one: a row or two for each panel."""
+def main_picture(found: Sequence[Panel]) -> Spec:
+    """Return all pictures of accuracy in one: two in a row, panel below panel."""
     rows = []
-    for panel in found:
+    for panel in found[:_PANELS]:
         charts = [accuracy(panel, cost, width=360, height=280) for cost in panel.costs]
         if charts:
-            rows.append(alt.concat(*charts, columns=2).properties(title=f"{panel.title}, {panel.engines}"))
-    return alt.vconcat(*rows).configure(**_CONFIG | {"background": "white"})
+            rows.append({"title": f"{panel.title}, {panel.engines}", "concat": charts, "columns": 2})
+    return {"vconcat": rows}
 
 
-def timeline(moments: Sequence[Moment], *, width: int = 310) -> alt.VConcatChart:
+def timeline(moments: Sequence[Moment], *, width: int = 330) -> Spec:
     """Return what ran when: sequences and KV blocks over the seconds of the engine's clock."""
     every = max(1, len(moments) // _MOMENTS)
     thin = [*moments[::every], *moments[-1:]]
     batch = _series(thin, {"running": "running", "waiting": "waiting", "verifying": "being verified"})
     memory = _series(thin, {"used": "in use", "cached": "kept for later"})
-    return alt.vconcat(
-        _steps(batch, "sequences", width), _steps(memory, "KV blocks", width), spacing=8
-    ).resolve_scale(color="independent")
+    drawn = [_steps(batch, "sequences", width), _steps(memory, "KV blocks", width)]
+    return {"vconcat": drawn, "spacing": 8, "resolve": {"scale": {"color": "independent"}}}
 
 
-def _series(moments: Sequence[Moment], columns: dict[str, str]) -> list[dict[str, Any]]:
+def _series(moments: Sequence[Moment], columns: dict[str, str]) -> list[Spec]:
     return [
         {"seconds": moment.seconds, "count": getattr(moment, column), "what": name}
         for column, name in columns.items()
@@ -154,38 +137,16 @@ def _series(moments: Sequence[Moment], columns: dict[str, str]) -> list[dict[str
     ]
 
 
-def _steps(records: list[dict[str, Any]], title: str, width: int) -> alt.Chart:
+def _steps(records: list[Spec], title: str, width: int) -> Spec:
     kinds = list(dict.fromkeys(record["what"] for record in records))
-    return (
-        alt.Chart(alt.Data(values=records))
-        .mark_line(interpolate="step-before", strokeWidth=1.3)
-        .encode(
-            x=alt.X("seconds:Q", title="seconds on the engine's clock", axis=alt.Axis(tickCount=5)),
-            y=alt.Y("count:Q", title=title, axis=alt.Axis(tickCount=4, format="~s")),
-            color=alt.Color(
-                "what:N",
-                title=None,
-                scale=alt.Scale(domain=kinds, range=_cycled(_COLOURS, len(kinds))),
-                legend=alt.Legend(orient="top"),
-            ),
-        )
-        .properties(width=width, height=110)
+    colour = field(
+        "what",
+        "nominal",
+        title=None,
+        scale={"domain": kinds, "range": cycled(COLOURS, len(kinds))},
+        legend={"orient": "top"},
     )
-
-
-def svg(chart: alt.TopLevelMixin, name: str) -> str:
-    """Return a chart as SVG for a page: as wide as its place, its ids beginning with ``name``."""
-    drawn: str = vl_convert.vegalite_to_svg(chart.configure(**_CONFIG).to_dict())
-    drawn = re.sub(r'\bid="([^"]+)"', rf'id="{name}-\1"', drawn)
-    drawn = re.sub(r"url\(#([^)]+)\)", rf"url(#{name}-\1)", drawn)
-    return re.sub(r'^<svg ([^>]*?)width="[\d.]+" height="[\d.]+"', r'<svg role="img" \1', drawn, count=1)
-
-
-def png(chart: alt.TopLevelMixin) -> bytes:
-    """Return a chart as PNG, at twice its size."""
-    return bytes(vl_convert.vegalite_to_png(chart.to_dict(), scale=2))
-
-
-def plain_svg(chart: alt.TopLevelMixin) -> bytes:
-    """Return a chart as a file of SVG."""
-    return str(vl_convert.vegalite_to_svg(chart.to_dict())).encode()
+    x = field("seconds", title="seconds on the engine's clock", axis={"tickCount": 5})
+    y = field("count", title=title, axis={"tickCount": 4, "format": "~s"})
+    style = {"interpolate": "step-before", "strokeWidth": 1.3}
+    return {"width": width, "height": 110, **layer(records, "line", style, x=x, y=y, color=colour)}

@@ -52,7 +52,7 @@ def report(folders: Sequence[Path], target: Path, pictures: Sequence[str] = ()) 
     if not target.parent.is_dir():
         raise ConfigError(f"{target} cannot be written: there is no folder {str(target.parent)!r}.")
     try:
-        from ttsflow.reporting import charts, page, panels  # noqa: PLC0415 - an extra
+        from ttsflow.reporting import charts, drawing, page, panels  # noqa: PLC0415 - an extra
     except ImportError as error:
         raise MissingExtra(
             f"a report needs {error.name}, which is not installed: pip install 'ttsflow[report]'"
@@ -64,7 +64,7 @@ def report(folders: Sequence[Path], target: Path, pictures: Sequence[str] = ()) 
     if pictures:
         picture = charts.main_picture(found)
         for kind in pictures:
-            drawn = charts.png(picture) if kind == "png" else charts.plain_svg(picture)
+            drawn = drawing.png(picture) if kind == "png" else drawing.svg_file(picture)
             files.append((target.with_suffix(f".{kind}"), drawn))
     for file, content in files:
         try:

@@ -13,7 +13,8 @@ from markupsafe import Markup
 
 from ttsflow.analysis.measures import COSTS, MOST_TRUNCATED
 from ttsflow.analysis.runs import Run
-from ttsflow.reporting.charts import accuracy, svg
+from ttsflow.reporting.charts import accuracy
+from ttsflow.reporting.drawing import svg
 from ttsflow.reporting.panels import Panel
 from ttsflow.reporting.problems import pack
 from ttsflow.reporting.timelines import timelines

@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 from ttsflow.analysis.timeline import figures
 from ttsflow.errors import DataError
-from ttsflow.reporting.charts import svg, timeline
+from ttsflow.reporting.charts import timeline
+from ttsflow.reporting.drawing import svg
 from ttsflow.reporting.panels import Panel
 from ttsflow.timeline import FILE, read_timeline
 

@@ -6,14 +6,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import altair as alt
-
 from ttsflow.analysis.runs import Row
 from ttsflow.analysis.tree import Node, Tree, ending, grow, walk
+from ttsflow.lineage import Path
 from ttsflow.reporting.baseline import Point
-from ttsflow.reporting.charts import GRID, INK, svg
+from ttsflow.reporting.drawing import svg
 from ttsflow.reporting.panels import Panel
 from ttsflow.reporting.traces import is_search, problem_events
+from ttsflow.reporting.tree_picture import picture, way
 
 __all__ = ["Shown", "search_trees"]
 
@@ -21,13 +21,6 @@ __all__ = ["Shown", "search_trees"]
 _NODES, _DEEPEST, _RUNS, _TREES = 400, 60, 3, 12
 #: Trees that are looked at before a run is passed over, and characters of a node's text.
 _TRIED, _TEXT = 6, 400
-_FATES = {
-    "chosen": ("diamond", 130),
-    "finished": ("circle", 60),
-    "goes on": ("circle", 22),
-    "dropped": ("cross", 45),
-    "cut": ("square", 45),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +32,7 @@ class Shown:
     why: str
     tree: Tree
     picture: str
-    way: frozenset[tuple[int, ...]]
-    depth: int = _DEEPEST
+    way: frozenset[Path]
 
     @property
     def roots(self) -> list[dict[str, Any]]:
@@ -58,8 +50,8 @@ def search_trees(found: Sequence[Panel]) -> tuple[list[list[Shown]], list[str]]:
         for point in _best_of_each(searches)[:_RUNS]:
             for tree, why in _trees(point, panel):
                 if count < _TREES:
-                    picture = svg(_picture(tree), f"tree{count}")
-                    mine.append(Shown(point.name, str(point.run.folder), why, tree, picture, _way(tree)))
+                    drawn = svg(picture(tree), f"tree{count}")
+                    mine.append(Shown(point.name, str(point.run.folder), why, tree, drawn, way(tree)))
                     count += 1
         if searches:
             every = sum(len(point.run.rows) for point in searches)
@@ -105,22 +97,7 @@ def _trees(point: Point, panel: Panel) -> Iterator[tuple[Tree, str]]:
                 break
 
 
-def _way(tree: Tree) -> frozenset[tuple[int, ...]]:
-    chosen = [node.path for node in tree.nodes.values() if node.chosen]
-    return frozenset(path[:depth] for path in chosen for depth in range(1, len(path) + 1))
-
-
-def _fate(node: Node) -> str:
-    if node.chosen:
-        return "chosen"
-    if node.pruned or node.aside:
-        return "dropped"
-    if node.finish == "stop":
-        return "finished"
-    return "goes on" if node.children else "cut"
-
-
-def _told(node: Node, way: frozenset[tuple[int, ...]], depth: int) -> dict[str, Any]:
+def _told(node: Node, way: frozenset[Path], depth: int) -> dict[str, Any]:
     below = sum(1 for _ in walk(node.children)) if depth >= _DEEPEST else 0
     text = " ".join(node.text.split())
     return {
@@ -137,87 +114,4 @@ def _told(node: Node, way: frozenset[tuple[int, ...]], depth: int) -> dict[str, 
         "open": node.path in way,
         "hidden": below,
         "children": [] if below else [_told(child, way, depth + 1) for child in node.children],
-    }
-
-
-def _picture(tree: Tree) -> alt.LayerChart:
-    """Return a tree as a picture: tokens of the path from left to right, one line for every leaf."""
-    lanes: dict[tuple[int, ...], float] = {}
-    leaves = 0
-    for node in [*walk(tree.roots)][::-1]:
-        below = [lanes[child.path] for child in node.children]
-        lanes[node.path] = sum(below) / len(below) if below else float(leaves)
-        leaves += not below
-    way = _way(tree)
-    nodes = [_mark(node, lanes) for node in walk(tree.roots)]
-    edges = [
-        {
-            "tokens": tree.nodes[node.path[:-1]].length if node.path[:-1] in tree.nodes else 0,
-            "end": node.length,
-            "lane": lanes.get(node.path[:-1], lanes[node.path]),
-            "to": lanes[node.path],
-            "way": node.path in way,
-        }
-        for node in walk(tree.roots)
-    ]
-    x = alt.X("tokens:Q", title="tokens from the beginning", axis=alt.Axis(tickCount=6, format="~s"))
-    y = alt.Y("lane:Q", axis=None, scale=alt.Scale(domain=[-1, max(1, leaves)]))
-    lines = (
-        alt.Chart(alt.Data(values=edges))
-        .mark_rule()
-        .encode(
-            x=x,
-            y=y,
-            x2="end:Q",
-            y2="to:Q",
-            color=alt.condition("datum.way", alt.value(INK), alt.value("#999999")),
-            size=alt.condition("datum.way", alt.value(2), alt.value(0.8)),
-        )
-    )
-    known = any(node["score"] is not None for node in nodes)
-    colour: Any = (
-        alt.Color(
-            "score:Q",
-            title="score",
-            scale=alt.Scale(scheme="viridis"),
-            legend=alt.Legend(orient="top", gradientLength=120, gradientThickness=8, titleOrient="left"),
-        )
-        if known
-        else alt.value("#0072b2")
-    )
-    fates = [fate for fate in _FATES if any(node["fate"] == fate for node in nodes)]
-    points = (
-        alt.Chart(alt.Data(values=nodes))
-        .mark_point(filled=True, opacity=1, stroke=GRID, strokeWidth=0.4)
-        .encode(
-            x=x,
-            y=y,
-            color=colour,
-            shape=alt.Shape(
-                "fate:N",
-                title=None,
-                scale=alt.Scale(domain=fates, range=[_FATES[fate][0] for fate in fates]),
-                legend=alt.Legend(orient="bottom", columns=5, symbolFillColor="#777777", symbolStrokeWidth=0),
-            ),
-            size=alt.Size(
-                "fate:N", scale=alt.Scale(domain=fates, range=[_FATES[fate][1] for fate in fates]), legend=None
-            ),
-            description="told:N",
-        )
-    )
-    return alt.layer(lines, points).properties(width=330, height=min(460, max(120, 13 * leaves)))
-
-
-def _mark(node: Node, lanes: dict[tuple[int, ...], float]) -> dict[str, Any]:
-    known = [score for score in node.scores if score is not None]
-    parts = [".".join(map(str, node.path)), _fate(node), f"{node.length} tokens"]
-    parts += [f"score {known[-1]:.3g}"] if known else []
-    parts += [f"answer {str(node.answer)[:40]}"] if node.answer is not None else []
-    parts += [f"dropped {node.pruned}"] if node.pruned else []
-    return {
-        "tokens": node.length,
-        "lane": lanes[node.path],
-        "score": known[-1] if known else None,
-        "fate": _fate(node),
-        "told": ", ".join(parts),
     }

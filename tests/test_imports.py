@@ -34,6 +34,7 @@ LAYERS = (
     "session display testing",
     "run pipeline",
     "analysis",
+    "reporting",
     "sweep",
     "commands",
     "cli",
@@ -49,6 +50,8 @@ HOMES = {
     "torch": {"engines", "load"},
     "vllm": {"engines"},
     "transformers": {"engines"},
+    "jinja2": {"reporting"},
+    "vl_convert": {"reporting"},
 }
 
 

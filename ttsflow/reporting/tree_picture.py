@@ -16,7 +16,7 @@ _FATES = {
     "finished": ("circle", 60),
     "goes on": ("circle", 22),
     "dropped": ("cross", 45),
-    "cut": ("square", 45),
+    "not finished": ("square", 45),
 }
 _LEAF, _LEAST, _MOST = 13, 120, 460  # pixels: of a leaf, and of the picture
 
@@ -35,7 +35,7 @@ def fate(node: Node) -> str:
         return "dropped"
     if node.finish == "stop":
         return "finished"
-    return "goes on" if node.children else "cut"
+    return "goes on" if node.children else "not finished"
 
 
 def picture(tree: Tree) -> Spec:
@@ -70,7 +70,7 @@ def picture(tree: Tree) -> Spec:
                 y=y,
                 color=_colour(nodes),
                 shape=_of_fate(fates, 0, legend),
-                size=_of_fate(fates, 1, None),
+                size=_of_fate(fates, 1, legend),
                 description=field("told", "nominal"),
             ),
         ],

@@ -1,7 +1,7 @@
 """How long ``ttsflow report`` takes on a sweep of 200 jobs, and how large the page is.
 
-The jobs are run here: most on recorded samples of 258 problems each (engine ``replay``), a tenth searches on the
-engine ``sim`` with traces and timelines. One fails, and one has a broken line.
+The jobs are run here: most on recorded samples of 258 problems each (engine ``replay``), a tenth searches on
+the engine ``sim`` with traces and timelines. One fails, and one has a broken line.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ MOST_SECONDS, MOST_MEGABYTES = 10.0, 20.0
 
 def jobs(count: int) -> list[list[str]]:
     """Return the overrides of so many jobs."""
+    replay = ["engine=replay", "task=recorded"]
     replayed = [
-        ["engine=replay", "task=recorded", f"task.model={model}", f"strategy={name}", f"strategy.n={n}"]
-        + [f"engine.shuffle={shuffle}"]
+        [*replay, f"task.model={model}", f"strategy={name}", f"strategy.n={n}", f"engine.shuffle={shuffle}"]
         for shuffle, model, n, name in product(range(9), ("R1", "R1DistilQwen"), (4, 8), PLAIN)
     ]
     searched = [
@@ -37,14 +37,16 @@ def jobs(count: int) -> list[list[str]]:
         for n, name in product((4, 8, 16, 32), SEARCHES)
     ]
     made = [*searched, *replayed]
-    return [made[place % len(made)] + [f"seed={place // len(made)}"] for place in range(count)]
+    return [[*made[place % len(made)], f"seed={place // len(made)}"] for place in range(count)]
 
 
 def main() -> int:
     """Run the sweep, make the report in a process of its own, and print seconds and megabytes."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--jobs", type=int, default=200)
-    parser.add_argument("--folder", type=Path, help="where the sweep is kept; one that is there is used again")
+    parser.add_argument(
+        "--folder", type=Path, help="where the sweep is kept; one that is there is used again"
+    )
     args = parser.parse_args()
     folder = args.folder or Path(tempfile.mkdtemp())
     began = time.perf_counter()
@@ -62,7 +64,13 @@ def main() -> int:
     print(told.stdout, end="")
     megabytes = page.stat().st_size / 1e6
     results = sum(file.read_bytes().count(b"\n") for file in folder.glob("*/results.jsonl"))
-    figures = {"jobs": args.jobs, "results": results, "sweep_seconds": swept, "seconds": seconds, "mb": megabytes}
+    figures = {
+        "jobs": args.jobs,
+        "results": results,
+        "sweep_seconds": swept,
+        "seconds": seconds,
+        "mb": megabytes,
+    }
     checks = {
         f"under {MOST_SECONDS:g} s": seconds < MOST_SECONDS,
         f"under {MOST_MEGABYTES:g} MB": megabytes < MOST_MEGABYTES,

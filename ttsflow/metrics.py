@@ -163,7 +163,7 @@ def mcnemar(first_only: int, second_only: int) -> float:
     for k in range(1, fewer + 1):
         ways = ways * (trials - k + 1) // k
         tail += ways
-    return min(1.0, 2 * tail / 2**trials)
+    return min(1.0, float(2 * tail / 2**trials))
 
 
 def mean_at_k(correct: Sequence[bool | None], k: int | None = None) -> float:

@@ -72,7 +72,12 @@ class Page:
             text = {"text": "\r"} if key == "Enter" and kind == "keyDown" else {}
             number = {"Tab": 9, "Enter": 13}[key]
             self.call(
-                "Input.dispatchKeyEvent", type=kind, key=key, code=code or key, windowsVirtualKeyCode=number, **text
+                "Input.dispatchKeyEvent",
+                type=kind,
+                key=key,
+                code=code or key,
+                windowsVirtualKeyCode=number,
+                **text,
             )
 
     def picture(self, file):
@@ -89,9 +94,17 @@ def browser(tmp_path_factory):
     if program is None:
         pytest.skip(f"no browser is installed: none of {', '.join(NAMES)}; apt-get install chromium")
     folder = tmp_path_factory.mktemp("browser")
-    options = [f"--user-data-dir={folder}", "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
+    options = [
+        f"--user-data-dir={folder}",
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--disable-dev-shm-usage",
+    ]
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    with subprocess.Popen([program, *options, "--remote-debugging-port=0", "about:blank"], **quiet) as process:
+    with subprocess.Popen(
+        [program, *options, "--remote-debugging-port=0", "about:blank"], **quiet
+    ) as process:
         try:
             told = folder / "DevToolsActivePort"
             for _ in range(600):

@@ -34,8 +34,8 @@ class Comparison:
 
     ``measures`` are of the shared questions alone. ``difference`` is first - second in accuracy over the
     ``graded`` of them, with a paired bootstrap interval over questions; ``p_value`` that of the exact McNemar
-    test. ``only_first`` and ``only_second`` are the questions that one alone has right. ``ratios`` are first /
-    second of what a question took. ``notes`` say what is to be known of the numbers.
+    test. ``only_first`` and ``only_second`` are the questions that one alone has right. ``ratios`` are
+    what a question took in the first, divided by that in the second. ``notes`` say what else is to be known.
     """
 
     first: str
@@ -115,9 +115,8 @@ def _shared(first: Run, second: Run) -> tuple[list[str], list[str]]:
         raise DataError(f"the runs share no question: {sides}{why}. Compare runs of one task.")
     if len(same) < len(common):
         notes.append(f"{len(common) - len(same)} questions have one id and different gold answers; left out")
-    for run in (first, second):
-        if len(run.rows) > len(common):
-            notes.append(f"{len(run.rows) - len(common)} questions are in {run.folder} alone; left out")
+    alone = {run.folder: len(run.rows) - len(common) for run in (first, second)}
+    notes += [f"{count} questions are in {where} alone; left out" for where, count in alone.items() if count]
     return same, notes
 
 
@@ -175,7 +174,9 @@ def show_comparison(found: Comparison) -> None:
 
 
 def _print_accuracy(console: Console, found: Comparison) -> None:
-    named = [f"{name} [{folder}]" for name, folder in zip((found.first, found.second), found.folders, strict=True)]
+    named = [
+        f"{name} [{folder}]" for name, folder in zip((found.first, found.second), found.folders, strict=True)
+    ]
     for letter, name, one in zip("AB", named, found.measures, strict=True):
         told = "no accuracy"
         if one.accuracy is not None and one.interval is not None:
@@ -184,11 +185,13 @@ def _print_accuracy(console: Console, found: Comparison) -> None:
     console.print(Text(f"on {found.shared} shared questions, {found.graded} of them graded in both"))
     if found.difference is not None and found.p_value is not None:
         gain, low, high = found.difference
-        console.print(Text(f"A - B: {gain:+.3f} ({low:+.3f} to {high:+.3f}), paired bootstrap, 95 %", style="bold"))
+        console.print(
+            Text(f"A - B: {gain:+.3f} ({low:+.3f} to {high:+.3f}), paired bootstrap, 95 %", style="bold")
+        )
         console.print(
             Text(
-                f"McNemar, exact: p = {found.p_value:.3g}; A alone is right on {len(found.only_first)}, B alone "
-                f"on {len(found.only_second)}, both on {found.both}, neither on {found.neither}"
+                f"McNemar, exact: p = {found.p_value:.3g}; A alone is right on {len(found.only_first)}, B "
+                f"alone on {len(found.only_second)}, both on {found.both}, neither on {found.neither}"
             )
         )
     console.print()

@@ -26,8 +26,8 @@ MOST_TRUNCATED = 0.05
 class Measures:
     """One run in numbers; None where there is nothing to take the mean of.
 
-    ``accuracy`` is over the ``graded`` problems, where one without an answer counts as wrong, ``interval`` its
-    95 % Wilson interval; ``accuracy_answered`` is over those of them that have an answer. ``decoded``,
+    ``accuracy`` is over the ``graded`` problems, where one without an answer counts as wrong, ``interval``
+    its 95 % Wilson interval; ``accuracy_answered`` is over those of them that have an answer. ``decoded``,
     ``serial``, ``seconds`` and ``joules`` are means over problems, ``p50`` and ``p95`` quantiles of the
     seconds. ``truncation`` is the share of the candidates in the final pools that a limit cut.
     """

@@ -99,7 +99,7 @@ class Run:
 
 
 def find_runs(folders: Iterable[Path]) -> list[Path]:
-    """Return the folders of all runs in ``folders`` and below, each once; numbers in names are in their order.
+    """Return the folders of all runs in ``folders`` and below, each once; numbers in names in their order.
 
     Raises ``DataError`` for what is no folder, and for a folder without any run.
     """
@@ -110,7 +110,7 @@ def find_runs(folders: Iterable[Path]) -> list[Path]:
         runs = sorted(_below(asked), key=_numbers_in_order)
         if not runs:
             raise DataError(
-                f"{asked} holds no run: no folder in it has a results.jsonl or a summary.json. {_holds(asked)}"
+                f"{asked} holds no run: no folder in it has results.jsonl or summary.json. {_holds(asked)}"
             )
         for run in runs:
             found.setdefault(run.resolve(), run)
@@ -123,7 +123,7 @@ def read_runs(folders: Iterable[Path]) -> list[Run]:
 
 
 def one_run(folder: Path) -> Run:
-    """Return the run that is in ``folder`` or below it. Raises ``DataError`` when there is none or several."""
+    """Return the run in ``folder`` or below it. Raises ``DataError`` when there is none or several."""
     found = find_runs([folder])
     if len(found) > 1:
         known = ", ".join(map(str, found[:_TOLD])) + (", ..." if len(found) > _TOLD else "")
@@ -156,10 +156,10 @@ def read_run(folder: Path) -> Run:
     status = str(summary.get("status"))
     if status not in _STATUSES:
         status = "partial" if rows else "failed"
-    error = _told(summary.get("error"))
-    if error is not None or status == "failed":
+    reason = _told(summary.get("error"))
+    if reason is not None or status == "failed":
         # What such a run has not written is no trouble of its own.
-        troubles = [error or "no reason was recorded", *(troubles if error is None else ())]
+        troubles = [reason or "no reason was recorded", *(troubles if reason is None else ())]
     elif status == "partial":
         troubles = [f"{len(rows)} of {summary.get('planned', '?')} problems have a result", *troubles]
     return Run(
@@ -216,8 +216,8 @@ def _of_a_run(file: Path) -> bool:
         return True
 
 
-def _numbers_in_order(path: Path) -> list[tuple[int, str]]:
-    return [(int(number or 0), word) for word, number in re.findall(r"(\D*)(\d{0,18})", str(path))]
+def _numbers_in_order(path: Path) -> list[tuple[str, int]]:
+    return [(word, int(number or 0)) for word, number in re.findall(r"(\D*)(\d{0,18})", str(path))]
 
 
 def _holds(folder: Path) -> str:

@@ -21,7 +21,14 @@ _OF_ITS_OWN = (
     *("hardware", "attribution", "concurrency", "trace", "record"),
 )
 #: Settings of an engine that change how long a run takes and no answer.
-_OF_SPEED = {*Acceleration.__dataclass_fields__, "check_exact", "seats", "hardware", "kv_gib", "partial_blocks"}
+_OF_SPEED = {
+    *Acceleration.__dataclass_fields__,
+    "check_exact",
+    "seats",
+    "hardware",
+    "kv_gib",
+    "partial_blocks",
+}
 _MOST = 40  # characters of a value in a name
 
 
@@ -89,7 +96,7 @@ def names(runs: Sequence[Run]) -> list[str]:
 def same_setting(run: Run) -> str:
     """Return a key that runs share whose questions, model and sampling are the same.
 
-    What is not known to leave them alone counts as a difference: a baseline that is not one is worse than none.
+    What is not known to leave them alone is a difference: a baseline that is not one is worse than none.
     """
     config = {key: value for key, value in run.config.items() if key not in _OF_ITS_OWN}
     engine = config.get("engine")
@@ -106,7 +113,7 @@ def _root(key: str) -> str:
 
 
 def _ordered(keys: Iterable[str]) -> list[str]:
-    """Return keys with those first that say most: variables, the chosen files, the rest, the strategy's tree."""
+    """Return keys, those first that say most: variables, chosen files, the rest, the strategy's tree."""
     ranks = {"variables": 0, "choices": 1, "strategy": 3}
     return sorted(keys, key=lambda key: ranks.get(_root(key), 2))
 

@@ -6,6 +6,7 @@ import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -67,8 +68,8 @@ def curves(points: Sequence[Point]) -> dict[str, list[Rung]]:
     alike: dict[str, dict[str, list[Point]]] = defaultdict(lambda: defaultdict(list))
     for point in points:
         if point.plain:
-            config = point.run.config
-            alike[same_setting(point.run)][f"{config.get('strategy')}"].append(point)
+            chosen = f"{point.run.config.get('strategy')} {point.run.config.get('variables')}"
+            alike[same_setting(point.run)][chosen].append(point)
     return {
         setting: sorted(map(_rung, groups.values()), key=lambda rung: rung.costs["decoded"] or 0.0)
         for setting, groups in alike.items()
@@ -115,7 +116,9 @@ def gains(points: Sequence[Point], rungs: Mapping[str, Sequence[Rung]]) -> dict[
         mixed = _mixed(ladder, shared, _mean([float(rows[name].decoded) for name in shared]))
         if mixed is not None:
             right, share = mixed
-            gain = [float(bool(rows[name].correct)) - plain for name, plain in zip(shared, right, strict=True)]
+            gain = [
+                float(bool(rows[name].correct)) - plain for name, plain in zip(shared, right, strict=True)
+            ]
             waiting[shared].append((point.name, gain, _mean(right), share))
     found: dict[str, Against] = {}
     for entries in waiting.values():
@@ -126,16 +129,14 @@ def gains(points: Sequence[Point], rungs: Mapping[str, Sequence[Rung]]) -> dict[
     return found
 
 
-def _mixed(
-    ladder: Sequence[Rung], shared: Sequence[str], decoded: float
-) -> tuple[list[float], float] | None:
+def _mixed(ladder: Sequence[Rung], shared: Sequence[str], decoded: float) -> tuple[list[float], float] | None:
     """Return how often each question is right for so many tokens, and the share of the tokens it takes."""
     steps = sorted(((_mean([rung.decoded[name] for name in shared]), rung) for rung in ladder), key=_first)
     cost, cheapest = steps[0]
     if decoded < cost * (1 - 1e-9):
         return None
     low, high, weight = cheapest, cheapest, 0.0
-    for (before, one), (after, other) in zip(steps, steps[1:], strict=False):
+    for (before, one), (after, other) in pairwise(steps):
         if before <= decoded:
             low, high = one, other
             weight = min(1.0, (decoded - before) / (after - before)) if after > before else 1.0

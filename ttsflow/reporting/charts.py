@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 from ttsflow.analysis.measures import COSTS
@@ -77,7 +78,7 @@ def _record(point: Point, cost: str, panel: Panel) -> Spec:
     low, high = numbers.interval or (0.0, 1.0)
     price, right = getattr(numbers, cost), numbers.accuracy or 0.0
     on_front = point.name in panel.fronts[cost]
-    told = f"{point.name}: accuracy {right:.1%} ({low:.1%} to {high:.1%}), {price:,.4g} {COSTS[cost]} per question"
+    told = f"{point.name}: accuracy {right:.1%} ({low:.1%} to {high:.1%}), {price:,.4g} {COSTS[cost]}"
     return {
         "cost": price,
         "accuracy": right,
@@ -93,18 +94,22 @@ def _record(point: Point, cost: str, panel: Panel) -> Spec:
 def _plain_lines(panel: Panel, cost: str, x: Spec, y: Spec) -> list[Spec]:
     """Return a dashed line through the plain runs of each setting; mixtures of two lie on it."""
     style = {"strokeDash": [5, 4], "color": COLOURS[0], "strokeWidth": 1.2, "opacity": 0.7}
-    lines = [_mixtures([(rung.costs[cost], rung.accuracy) for rung in rungs]) for rungs in panel.curves.values()]
+    lines = [
+        _mixtures([(rung.costs[cost], rung.accuracy) for rung in rungs]) for rungs in panel.curves.values()
+    ]
     return [layer(line, "line", style, x=x, y=y, order=field("cost")) for line in lines if len(line) > 1]
 
 
 def _mixtures(steps: Sequence[tuple[float | None, float]]) -> list[dict[str, float]]:
     known = sorted((cost, right) for cost, right in steps if cost is not None)
     found = [{"cost": cost, "accuracy": right} for cost, right in known[:1]]
-    for (cost, right), (dearer, better) in zip(known, known[1:], strict=False):
+    for (cost, right), (dearer, better) in pairwise(known):
         # Straight between two costs, which is bent where the axis is logarithmic.
         for part in range(1, 9):
             share = part / 8
-            found.append({"cost": cost + share * (dearer - cost), "accuracy": right + share * (better - right)})
+            found.append(
+                {"cost": cost + share * (dearer - cost), "accuracy": right + share * (better - right)}
+            )
     return found
 
 

@@ -17,7 +17,9 @@ _PAGES = (".html", ".htm")
 
 def main(argv: Sequence[str], parser: argparse.ArgumentParser) -> int:
     """Write the report that the arguments ask for and say where it is."""
-    parser.add_argument("folders", metavar="DIR", nargs="+", help="folders of runs and sweeps; all in them is read")
+    parser.add_argument(
+        "folders", metavar="DIR", nargs="+", help="folders of runs and sweeps; all in them is read"
+    )
     parser.add_argument(
         "-o", "--output", metavar="FILE", help="the page; report.html in the first folder unless named"
     )
@@ -28,7 +30,10 @@ def main(argv: Sequence[str], parser: argparse.ArgumentParser) -> int:
     folders = [named_path(folder, "", ConfigError) for folder in args.folders]
     target = named_path(args.output, "", ConfigError) if args.output else folders[0] / "report.html"
     runs, written = report(folders, target, kinds)
-    told = [f"{sum(run.status == status for run in runs)} {status}" for status in ("complete", "partial", "failed")]
+    told = [
+        f"{sum(run.status == status for run in runs)} {status}"
+        for status in ("complete", "partial", "failed")
+    ]
     print(f"{len(runs)} runs: {', '.join(told)}")  # noqa: T201
     for line in [line for run in runs for line in run.skipped][:20]:
         print(f"skipped {line}")  # noqa: T201
@@ -37,7 +42,9 @@ def main(argv: Sequence[str], parser: argparse.ArgumentParser) -> int:
     return 0
 
 
-def report(folders: Sequence[Path], target: Path, pictures: Sequence[str] = ()) -> tuple[list[Run], list[Path]]:
+def report(
+    folders: Sequence[Path], target: Path, pictures: Sequence[str] = ()
+) -> tuple[list[Run], list[Path]]:
     """Write a page of all runs in ``folders`` to ``target``; return the runs and the files.
 
     ``pictures`` are kinds, png or svg, of the main picture, which stands beside the page under its name. An

@@ -27,7 +27,7 @@ _PICTURES, _LISTED = 6, 100
 
 
 def page(runs: Sequence[Run], found: Sequence[Panel], asked: Sequence[str]) -> str:
-    """Return the page of ``runs``, which ``found`` puts side by side; ``asked`` are the folders that were named."""
+    """Return the page of ``runs``, put side by side in ``found``; ``asked`` are the folders named."""
     data, notes = pack(found)
     trees, left_trees = search_trees(found)
     times, left_times = timelines(found)
@@ -42,14 +42,18 @@ def page(runs: Sequence[Run], found: Sequence[Panel], asked: Sequence[str]) -> s
     )
     environment.filters |= {"number": _number, "percent": _percent, "signed": _signed}
     folder = files("ttsflow.reporting") / "page"
-    return environment.get_template("report.html").render(
+    return environment.get_template(
+        "report.html"
+    ).render(
         title=f"ttsflow report: {', '.join(asked)}",
         asked=asked,
         made=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         version=_version(),
         style=Markup((folder / "report.css").read_text("utf-8")),  # noqa: S704 - a file of this package
         script=Markup((folder / "report.js").read_text("utf-8")),  # noqa: S704 - a file of this package
-        counts={status: sum(run.status == status for run in runs) for status in ("complete", "partial", "failed")},
+        counts={
+            status: sum(run.status == status for run in runs) for status in ("complete", "partial", "failed")
+        },
         unfinished=[run for run in runs if run.status != "complete" or run.error],
         skipped=skipped[:_LISTED],
         more_skipped=max(0, len(skipped) - _LISTED),

@@ -73,9 +73,7 @@ def _titled(panel: Panel, every: Sequence[Panel]) -> Panel:
 
 
 def _panel(runs: Sequence[Run]) -> Panel:
-    points = [
-        Point(run, name, measure(run)) for run, name in zip(runs, names(runs), strict=True)
-    ]
+    points = [Point(run, name, measure(run)) for run, name in zip(runs, names(runs), strict=True)]
     drawn = tuple(p for p in points if p.run.status == "complete" and p.measures.accuracy is not None)
     rungs = curves(drawn)
     return Panel(
@@ -97,9 +95,9 @@ def _engine(run: Run) -> str:
 
 
 def _front(points: Sequence[Point], cost: str) -> list[str]:
-    known = [(getattr(p.measures, cost), p.measures.accuracy, p.name) for p in points]
+    known = [(getattr(p.measures, cost), p.measures.accuracy or 0.0, p.name) for p in points]
     known = [one for one in known if one[0] is not None]
-    return [known[place][2] for place in front([(price, gain) for price, gain, _ in known])]
+    return [known[place][2] for place in front((price, gain) for price, gain, _ in known)]
 
 
 def _best(points: Sequence[Point]) -> Point | None:

@@ -53,8 +53,8 @@ def pack(found: Sequence[Panel]) -> tuple[dict[str, Any], list[str]]:
         ids, left = _chosen(panel, share)
         if left:
             notes.append(
-                f"{left} of {len(ids) + left} problems of {panel.title} are left out, those first on which all "
-                "runs agree: `ttsflow show RUN` lists all of a run."
+                f"{left} of {len(ids) + left} problems of {panel.title} are left out, those first on which "
+                "all runs agree: `ttsflow show RUN` lists all of a run."
             )
         packed.append(
             {
@@ -73,8 +73,8 @@ def _chosen(panel: Panel, share: float) -> tuple[list[str], int]:
     most = max(1, int(len(ids) * share))
     if len(ids) <= most:
         return ids, 0
-    first = sorted(ids, key=lambda name: len({_verdict(p.run.rows[name]) for p in panel.points if name in p.run.rows}) < 2)
-    kept = set(first[:most])
+    rows = {name: [p.run.rows[name] for p in panel.points if name in p.run.rows] for name in ids}
+    kept = set(sorted(ids, key=lambda name: len(set(map(_verdict, rows[name]))) < 2)[:most])
     return [name for name in ids if name in kept], len(ids) - most
 
 
@@ -104,17 +104,22 @@ def _cell(row: Row, vote: Vote | None, strings: _Strings, room: int) -> list[Any
         strings(row.answer),
         row.decoded,
         row.serial,
-        float(f"{row.seconds:.4g}"),
+        _brief(row.seconds),
         strings(why),
     ]
     text = row.text[:room] if room and row.text and row.text != row.answer else None
     if vote is None and text is None:
         return cell
-    counted = [
-        strings(vote.how),
-        [part for answer, weight in vote.weights for part in (strings(answer), float(f"{weight:.4g}"))],
-        vote.others,
-        None if vote.score is None else float(f"{vote.score:.4g}"),
-        int(vote.tied),
-    ] if vote else 0
+    counted = _counted(vote, strings) if vote else 0
     return [*cell, counted, strings(text)] if text else [*cell, counted]
+
+
+def _counted(vote: Vote, strings: _Strings) -> list[Any]:
+    weights = [part for answer, weight in vote.weights for part in (strings(answer), _brief(weight))]
+    score = None if vote.score is None else _brief(vote.score)
+    return [strings(vote.how), weights, vote.others, score, int(vote.tied)]
+
+
+def _brief(value: float) -> float:
+    """Return a number with the digits that are shown of it."""
+    return float(f"{value:.4g}")

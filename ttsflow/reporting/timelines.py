@@ -53,8 +53,8 @@ def timelines(found: Sequence[Panel]) -> tuple[list[list[Drawn]], list[str]]:
             count += 1
         if len(mine) < len(known):
             notes.append(
-                f"{len(mine)} of {len(known)} timelines of {panel.title} are drawn, of the best run of a strategy: "
-                "`ttsflow timeline RUN` draws any."
+                f"{len(mine)} of {len(known)} timelines of {panel.title} are drawn, of the best run of a "
+                "strategy: `ttsflow timeline RUN` draws any."
             )
         every.append(mine)
     return every, notes

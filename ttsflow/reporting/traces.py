@@ -20,7 +20,7 @@ _MOST, _WORDS = 6, 60
 
 @dataclass(frozen=True, slots=True)
 class Vote:
-    """How an answer came about: the weights of answers, largest first, and the score of the chosen candidate."""
+    """How an answer came about: weights of answers, largest first, and the score of the chosen candidate."""
 
     how: str
     weights: tuple[tuple[str, float], ...]
@@ -58,7 +58,8 @@ def is_search(trace: Path) -> bool:
 def problem_events(trace: Path, problems: Collection[str]) -> dict[str, list[dict[str, Any]]]:
     """Return the events of some problems, in order."""
     found: dict[str, list[dict[str, Any]]] = {name: [] for name in problems}
-    words = [json.dumps(name, ensure_ascii=False).encode(errors="replace") for name in problems]
+    forms = [json.dumps(name, ensure_ascii=escaped) for name in problems for escaped in (True, False)]
+    words = {form.encode(errors="replace") for form in forms}
     for event in _records(trace, words):
         if event.get("problem") in found:
             found[event["problem"]].append(event)

@@ -78,7 +78,7 @@ def picture(tree: Tree) -> Spec:
 
 
 def _lanes(order: list[Node]) -> tuple[dict[Path, float], int]:
-    """Return the height of every candidate, that of a parent amid its children, and how many leaves there are."""
+    """Return the height of every candidate, a parent amid its children, and how many leaves there are."""
     lanes: dict[Path, float] = {}
     leaves = 0
     for node in reversed(order):

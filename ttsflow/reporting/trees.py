@@ -25,7 +25,7 @@ _TRIED, _TEXT = 6, 400
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """One tree: where it is from, why it was taken, its picture, and which nodes lie on the way to the answer."""
+    """One tree: where it is from, why it was taken, its picture, and the nodes on the way to the answer."""
 
     run: str
     folder: str

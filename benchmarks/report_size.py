@@ -7,6 +7,7 @@ the engine ``sim`` with traces and timelines. One fails, and one has a broken li
 from __future__ import annotations
 
 import argparse
+import resource
 import subprocess
 import sys
 import tempfile
@@ -61,6 +62,7 @@ def main() -> int:
     command = [sys.executable, "-m", "ttsflow", "report", str(folder), "-o", str(page), "--png", "--svg"]
     told = subprocess.run(command, check=True, capture_output=True, text=True)
     seconds = time.perf_counter() - began
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
     print(told.stdout, end="")
     megabytes = page.stat().st_size / 1e6
     results = sum(file.read_bytes().count(b"\n") for file in folder.glob("*/results.jsonl"))
@@ -69,6 +71,7 @@ def main() -> int:
         "results": results,
         "sweep_seconds": swept,
         "seconds": seconds,
+        "cpu_seconds": used.ru_utime + used.ru_stime,
         "mb": megabytes,
     }
     checks = {

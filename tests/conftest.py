@@ -128,8 +128,8 @@ def write_run(tmp_path):
         told = {**choices, "status": status, "planned": len(rows), "error": None, **(summary or {})}
         (folder / "summary.json").write_text(json.dumps(told))
         lines = []
-        for problem, keys in rows.items():
-            keys = {"correct": keys} if isinstance(keys, bool) or keys is None else dict(keys)
+        for problem, given in rows.items():
+            keys = {"correct": given} if isinstance(given, bool) or given is None else dict(given)
             usage = {"decoded": 100, "serial": 50, "seconds": 2.0, "joules": None, **keys.pop("usage", {})}
             row = {
                 "id": problem,

@@ -128,7 +128,7 @@ def test_commands(line, config_dir, capsys):
         assert option == "-o"
         assert any(f"hydra.run.dir={folder}" in line for file in FILES for line in blocks(file, "bash"))
         return
-    if command in {"show", "timeline", "doctor", "profile", "replay-table", "load"}:
+    if command in {"show", "timeline", "doctor", "profile", "replay-table", "load", "report", "compare"}:
         # What they print is tested where they are; here only that the words are ones they take.
         with pytest.raises(SystemExit) as help_shown:
             cli.main([command, "--help"])

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -38,8 +38,8 @@ __all__ = [
     "wilson",
 ]
 
-#: Draws of a bootstrap that are in memory at once.
-_AT_ONCE = 500
+#: Draws of a bootstrap that are worked on at once, and draws x questions up to which all are kept.
+_AT_ONCE, _KEPT = 500, 5_000_000
 
 #: One sample: the key of its answer, None where it has none, and whether it is right.
 Sampled = tuple[str | None, bool | None]
@@ -120,14 +120,27 @@ def resampled(values: ArrayLike, *, draws: int = 10_000, seed: int = 0) -> NDArr
     import numpy as np  # noqa: PLC0415 - as above
 
     table = np.asarray(values, float)
-    questions, rng = len(table), np.random.default_rng(seed)
-    means = np.empty((draws, table.shape[1]))
+    questions = len(table)
+    blocks = _kept_counts if questions * draws <= _KEPT else _counts
+    return np.concatenate([counts @ table / questions for counts in blocks(questions, draws, seed)])
+
+
+def _counts(questions: int, draws: int, seed: int) -> Iterator[NDArray[np.int32]]:
+    """Yield how often each draw has each question: blocks of draws x questions."""
+    import numpy as np  # noqa: PLC0415 - as above
+
+    rng = np.random.default_rng(seed)
     for start in range(0, draws, _AT_ONCE):
         rows = min(_AT_ONCE, draws - start)
         drawn = rng.integers(0, questions, (rows, questions)) + np.arange(rows)[:, None] * questions
-        counts = np.bincount(drawn.ravel(), minlength=rows * questions).reshape(rows, questions)
-        means[start : start + rows] = counts @ table / questions
-    return means
+        counts = np.bincount(drawn.ravel(), minlength=rows * questions)
+        yield counts.reshape(rows, questions).astype(np.int32)
+
+
+@lru_cache(maxsize=4)
+def _kept_counts(questions: int, draws: int, seed: int) -> tuple[NDArray[np.int32], ...]:
+    """Return the blocks of ``_counts``; those who compare many runs ask for the same ones again and again."""
+    return tuple(_counts(questions, draws, seed))
 
 
 def _pairs(

@@ -5,6 +5,7 @@ import re
 import sys
 import xml.etree.ElementTree as ET
 from html.parser import HTMLParser
+from itertools import pairwise
 
 import pytest
 
@@ -13,8 +14,8 @@ from ttsflow.analysis.runs import read_run
 from ttsflow.config import compose
 from ttsflow.errors import ConfigError
 from ttsflow.reporting.command import report
-from ttsflow.reporting.problems import pack
 from ttsflow.reporting.panels import panels
+from ttsflow.reporting.problems import pack
 from ttsflow.run import run_config
 
 EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(2)>&amp;\u2028"
@@ -110,7 +111,7 @@ def test_the_page_can_be_read_by_ear_and_by_keyboard(page):
     assert outline.named("html")[0]["lang"] == "en"
     assert [len(outline.named(tag)) for tag in ("h1", "main", "header", "footer")] == [1, 1, 1, 1]
     levels = [int(tag[1]) for tag, _ in outline.tags if re.fullmatch(r"h\d", tag)]
-    assert all(after - before <= 1 for before, after in zip(levels, levels[1:], strict=False))
+    assert all(after - before <= 1 for before, after in pairwise(levels))
     assert len(outline.named("table")) == len(outline.named("caption"))
     assert all("scope" in attrs for attrs in outline.named("th"))
     charts = [attrs for attrs in outline.named("div") if attrs.get("class") == "chart"]
@@ -230,11 +231,11 @@ def test_the_page_stands_in_the_first_folder_unless_named(write_run, tmp_path):
         (["run", "-o", "folder.html"], "folder.html is no page"),
     ],
 )
-def test_what_cannot_be_is_refused_in_words(write_run, tmp_path, monkeypatch, capsys, words, said):
-    write_run("run", {"a": True})
+def test_what_cannot_be_is_refused_in_words(write_run, monkeypatch, capsys, words, said):
+    folder = write_run("run", {"a": True}).parent
     for name in ("empty", "folder.html"):
-        (tmp_path / name).mkdir()
-    monkeypatch.chdir(tmp_path)
+        (folder / name).mkdir()
+    monkeypatch.chdir(folder)
     assert cli.main(["report", *words]) == 2
     assert said in capsys.readouterr().err
 

@@ -108,7 +108,7 @@ def gains(points: Sequence[Point], rungs: Mapping[str, Sequence[Rung]]) -> dict[
         rows = point.run.rows
         shared = tuple(
             name
-            for name, row in rows.items()
+            for name, row in sorted(rows.items())
             if row.correct is not None and ladder and all(name in rung.correct for rung in ladder)
         )
         if not ladder or 2 * len(shared) < len(rows):

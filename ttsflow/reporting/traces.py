@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,15 +30,15 @@ class Vote:
     tied: bool
 
 
-def _records(trace: Path, words: Collection[bytes], within: int | None = None) -> Iterator[dict[str, Any]]:
+def _records(trace: Path, words: Collection[bytes], within: int = sys.maxsize) -> Iterator[dict[str, Any]]:
     """Yield the records of lines that have one of ``words``; what is no record is left out."""
+    wanted = re.compile(b"|".join(map(re.escape, words))).search
     try:
         with trace.open("rb") as lines:
             for line in lines:
-                head = line if within is None else line[:within]
-                if any(word in head for word in words):
+                if wanted(line, 0, within):
                     try:
-                        record = json.loads(line)
+                        record = json.loads(line.decode(errors="replace"))
                     except (ValueError, RecursionError):
                         continue
                     if isinstance(record, dict):

@@ -31,7 +31,7 @@ def test_each_set_of_problems_has_a_panel_of_its_own(put):
     other = {"task": {"use": "sums", "terms": 9}}
     found = panels([put("majority", 1, 3, 10), put("ffs", 1, 3, 10), put("ffs", 2, 3, 10, config=other)])
     assert [len(panel.points) for panel in found] == [2, 1]
-    assert [panel.title for panel in found] == ["sums (1)", "sums (2)"]
+    assert [panel.title for panel in found] == ["sums", "sums terms=9"]
     assert found[0].engines == "fake"
 
 

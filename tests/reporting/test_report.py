@@ -172,7 +172,7 @@ def test_what_is_skipped_is_counted_and_named(write_run, tmp_path, capsys):
     shown = capsys.readouterr().out
     assert f"skipped {folder / 'results.jsonl'}:3: is no record of JSON" in shown
     text = Outline((tmp_path / "page.html").read_text()).text
-    assert "1 lines of results were skipped" in text
+    assert "1 line of results was skipped" in text
     assert f"{folder / 'results.jsonl'}:3 is no record of JSON" in text
 
 

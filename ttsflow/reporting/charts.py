@@ -31,10 +31,12 @@ def accuracy(panel: Panel, cost: str, *, width: int = 310, height: int = 250) ->
     x, y = _cost_axis([record["cost"] for record in records], cost), _share_axis("accuracy")
     legend = {"orient": "bottom", "columns": max(1, width // 130), "symbolLimit": 0, "symbolOpacity": 1}
     colour = _of_strategy(strategies, COLOURS, legend=legend)
-    bars = {"opacity": 0.45, "strokeWidth": 1.2}
+    few = len(records) <= _NAMED
+    bars = {"opacity": 0.45 if few else 0.2, "strokeWidth": 1.2}
     steps = {"interpolate": "step-after", "color": "#777777", "strokeWidth": 1.2}
     beside = {"align": "left", "baseline": "bottom", "dx": 6, "dy": -3, "fontSize": 10, "color": INK}
-    named = records if len(records) <= _NAMED else front
+    # Among many the first setting has to do, which is n as a rule.
+    named = records if few else [{**record, "short": record["short"].partition(" ")[0]} for record in front]
     return {
         "width": width,
         "height": height,

@@ -9,11 +9,13 @@ from dataclasses import dataclass
 from ttsflow.analysis.compare import Comparison, compare
 from ttsflow.analysis.measures import COSTS, front, measure
 from ttsflow.analysis.runs import Run
-from ttsflow.analysis.settings import names, same_setting
+from ttsflow.analysis.settings import dotted, names, same_setting
 from ttsflow.errors import DataError
 from ttsflow.reporting.baseline import Against, Point, Rung, curves, gains
 
 __all__ = ["Panel", "panels"]
+
+_TITLE = 40  # characters of a setting in a title
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,25 +61,30 @@ def panels(runs: Sequence[Run]) -> list[Panel]:
         if run.rows:
             asked = run.config.get("task", run.task)
             tasks.setdefault(json.dumps(asked, sort_keys=True, default=str), []).append(run)
-    made = [_panel(group) for group in sorted(tasks.values(), key=len, reverse=True)]
-    return [_titled(panel, made) for panel in made]
+    groups = sorted(tasks.values(), key=len, reverse=True)
+    return [_panel(group, title) for group, title in zip(groups, _titles(groups), strict=True)]
 
 
-def _titled(panel: Panel, every: Sequence[Panel]) -> Panel:
-    """Return a panel whose title no other one has."""
-    same = [other for other in every if other.title == panel.title]
-    if len(same) < 2:
-        return panel
-    place = next(place for place, other in enumerate(same, 1) if other is panel)
-    return Panel(f"{panel.title} ({place})", *(getattr(panel, name) for name in Panel.__slots__[1:]))
+def _titles(groups: Sequence[Sequence[Run]]) -> list[str]:
+    """Return a title for each set of problems: the task, and the settings in which it differs from others."""
+    settings = [dotted({"task": runs[0].config.get("task")}, "") for runs in groups]
+    names = [runs[0].task for runs in groups]
+    told = []
+    for name, leaves in zip(names, settings, strict=True):
+        same = [other for title, other in zip(names, settings, strict=True) if title == name]
+        keys = [key for key in leaves if any(other.get(key) != leaves[key] for other in same)]
+        told.append(
+            " ".join([name, *(f"{key.removeprefix('task.')}={leaves[key]}"[:_TITLE] for key in keys)])
+        )
+    return [title if told.count(title) == 1 else f"{title} ({n})" for n, title in enumerate(told, 1)]
 
 
-def _panel(runs: Sequence[Run]) -> Panel:
+def _panel(runs: Sequence[Run], title: str) -> Panel:
     points = [Point(run, name, measure(run)) for run, name in zip(runs, names(runs), strict=True)]
     drawn = tuple(p for p in points if p.run.status == "complete" and p.measures.accuracy is not None)
     rungs = curves(drawn)
     return Panel(
-        title=runs[0].task,
+        title=title,
         engines=", ".join(dict.fromkeys(_engine(run) for run in runs)),
         drawn=drawn,
         others=tuple(point for point in points if point not in drawn),

@@ -16,10 +16,11 @@ __all__ = ["accuracy", "main_picture", "timeline"]
 
 #: Points beyond which only those on the front are named in a picture; moments of a timeline; panels and
 #: characters of a name in the main picture.
-_NAMED, _MOMENTS, _PANELS, _NAME = 24, 400, 6, 24
+_NAMED, _MOMENTS, _PANELS, _NAME = 24, 250, 6, 24
 _SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-right")
 #: Above this ratio of the dearest to the cheapest, an axis is logarithmic.
-_WIDE = 5
+_WIDE, _THOUSAND = 5, 1000
+_MEANING = "bars: 95 % Wilson intervals; steps: the front; dashes: plain sampling, mixed to equal cost"
 
 
 def accuracy(panel: Panel, cost: str, *, width: int = 310, height: int = 250) -> Spec:
@@ -67,7 +68,8 @@ def _of_strategy(strategies: Sequence[str], values: Sequence[str], **rest: Any) 
 def _cost_axis(prices: Sequence[float], cost: str) -> Spec:
     wide = min(prices) > 0 and max(prices) / min(prices) > _WIDE
     scale = {"type": "log", "nice": False} if wide else {"zero": False, "nice": True}
-    axis = {"format": "~s", "tickCount": 5, "labelOverlap": "greedy"}
+    # 0.4 would be 400m there, which reads as minutes.
+    axis = {"format": "~s" if max(prices) >= _THOUSAND else "~g", "tickCount": 5, "labelOverlap": "greedy"}
     return field("cost", title=f"{COSTS[cost]} per question", scale={**scale, "padding": 14}, axis=axis)
 
 
@@ -121,7 +123,8 @@ def main_picture(found: Sequence[Panel]) -> Spec:
     for panel in found[:_PANELS]:
         charts = [accuracy(panel, cost, width=360, height=280) for cost in panel.costs]
         if charts:
-            rows.append({"title": f"{panel.title}, {panel.engines}", "concat": charts, "columns": 2})
+            title = {"text": f"{panel.title}, {panel.engines}", "subtitle": _MEANING}
+            rows.append({"title": title, "concat": charts, "columns": 2})
     return {"vconcat": rows}
 
 

@@ -74,10 +74,10 @@ def report(
         (target, page.page(runs, found, [str(folder) for folder in folders]).encode("utf-8", "replace"))
     ]
     if pictures:
-        picture = charts.main_picture(found)
+        drawn = drawing.svg_file(charts.main_picture(found))
         for kind in pictures:
-            drawn = drawing.png(picture) if kind == "png" else drawing.svg_file(picture)
-            files.append((target.with_suffix(f".{kind}"), drawn))
+            content = drawing.png(drawn) if kind == "png" else drawn.encode()
+            files.append((target.with_suffix(f".{kind}"), content))
     for file, content in files:
         try:
             file.write_bytes(content)

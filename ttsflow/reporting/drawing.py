@@ -61,14 +61,14 @@ def svg(spec: Spec, name: str) -> str:
     return re.sub(r'^<svg ([^>]*?)width="[\d.]+" height="[\d.]+"', r"<svg \1", drawn, count=1)
 
 
-def svg_file(spec: Spec) -> bytes:
-    """Return a picture as a file of SVG."""
-    return str(vl_convert.vegalite_to_svg(_whole(spec, "white"), vl_version=_VERSION)).encode()
+def svg_file(spec: Spec) -> str:
+    """Return a picture as SVG for a file of its own."""
+    return str(vl_convert.vegalite_to_svg(_whole(spec, "white"), vl_version=_VERSION))
 
 
-def png(spec: Spec) -> bytes:
-    """Return a picture as PNG, at twice its size."""
-    return bytes(vl_convert.vegalite_to_png(_whole(spec, "white"), vl_version=_VERSION, scale=2))
+def png(drawn: str) -> bytes:
+    """Return a picture that is drawn as SVG as PNG, at twice its size."""
+    return bytes(vl_convert.svg_to_png(drawn, scale=2))
 
 
 def _whole(spec: Spec, background: str) -> Spec:

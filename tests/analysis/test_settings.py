@@ -5,6 +5,7 @@ import pytest
 from ttsflow.analysis.runs import read_run
 from ttsflow.analysis.settings import differences, dotted, names, same_setting
 from ttsflow.config import compose
+from ttsflow.reporting.panels import panels
 from ttsflow.run import run_config
 
 ROWS = {"a": True}
@@ -93,3 +94,12 @@ def test_a_setting_is_the_same_while_its_samples_are(write_run, change, same):
         read_run(write_run(name, ROWS, config=config)) for name, config in (("a", {}), ("b", change))
     )
     assert (same_setting(one) == same_setting(other)) is same
+
+
+def test_a_config_of_any_kind_has_names_and_settings(write_run):
+    odd = {"1": "x", 2: {None: [1, {"a": 2}], True: {}}, "engine": ["none"], "choices": "none", "task": 4}
+    runs = [read_run(write_run(name, ROWS, config={**odd, "extra": name})) for name in "ab"]
+    assert len(set(names(runs))) == 2
+    assert same_setting(runs[0]) != same_setting(runs[1])
+    assert ("extra", "a", "b") in differences(*runs)
+    assert len(panels(runs)) == 1

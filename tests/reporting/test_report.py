@@ -164,6 +164,24 @@ def test_what_a_model_has_written_is_text(write_run, tmp_path):
         ET.fromstring(picture)
 
 
+def test_half_a_character_breaks_nothing(write_run, tmp_path):
+    broken = "half \ud800"
+    folder = write_run("run", {broken: {"answer": broken, "correct": True}}, summary={"strategy": broken})
+    report([folder], tmp_path / "page.html", ["svg"])
+    assert "half ?" in (tmp_path / "page.html").read_text("utf-8")
+    assert "half ?" in (tmp_path / "page.svg").read_text("utf-8")
+
+
+def test_a_long_list_of_failed_jobs_is_cut(write_run, tmp_path, monkeypatch):
+    monkeypatch.setattr("ttsflow.reporting.page._LISTED", 2)
+    for number in range(5):
+        write_run(f"sweep/{number}", {}, status="failed", summary={"error": "no such model"})
+    report([tmp_path / "sweep"], tmp_path / "page.html")
+    text = Outline((tmp_path / "page.html").read_text()).text
+    assert text.count("no such model") == 2
+    assert "and 3 more." in text
+
+
 def test_what_is_skipped_is_counted_and_named(write_run, tmp_path, capsys):
     folder = write_run("run", {"a": True, "b": False})
     with (folder / "results.jsonl").open("a") as file:

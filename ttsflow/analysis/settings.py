@@ -102,7 +102,7 @@ def same_setting(run: Run) -> str:
     engine = config.get("engine")
     if isinstance(engine, Mapping):
         config["engine"] = {key: value for key, value in engine.items() if key not in _OF_SPEED}
-    return json.dumps(config, sort_keys=True, default=str)
+    return repr(sorted((key, repr(value)) for key, value in dotted(config).items()))
 
 
 _GONE = object()
@@ -143,5 +143,6 @@ def _shown(leaves: Mapping[str, Any], key: str) -> str | None:
     value = leaves.get(key, _GONE)
     if value is _GONE:
         return None
-    text = value if isinstance(value, str) else json.dumps(value, default=str, ensure_ascii=False)
+    plain = value is None or isinstance(value, bool | int | float)
+    text = json.dumps(value) if plain else str(value)
     return text if len(text) <= _MOST else f"{text[: _MOST - 1]}\u2026"

@@ -5,6 +5,7 @@ A specification is plain data, in the words of https://vega.github.io/vega-lite/
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -71,5 +72,7 @@ def png(drawn: str) -> bytes:
     return bytes(vl_convert.svg_to_png(drawn, scale=2))
 
 
-def _whole(spec: Spec, background: str) -> Spec:
-    return {**spec, "config": {**_CONFIG, "background": background}}
+def _whole(spec: Spec, background: str) -> str:
+    whole = json.dumps({**spec, "config": {**_CONFIG, "background": background}}, ensure_ascii=False)
+    # Half a character, as a broken file may hold, is no text for a library that takes UTF-8.
+    return whole.encode("utf-8", "replace").decode()

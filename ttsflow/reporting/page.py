@@ -32,6 +32,9 @@ def page(runs: Sequence[Run], found: Sequence[Panel], asked: Sequence[str]) -> s
     trees, left_trees = search_trees(found)
     times, left_times = timelines(found)
     skipped = [line for run in runs for line in run.skipped]
+    unfinished = [run for run in runs if run.status != "complete" or run.error]
+    if len(found) > _PICTURES:
+        notes.append(f"Pictures are of the {_PICTURES} sets of problems with the most runs.")
     # Whatever a model has written is data: everything is escaped but pictures, which are made here.
     environment = Environment(
         loader=PackageLoader("ttsflow.reporting", "page"),
@@ -42,9 +45,8 @@ def page(runs: Sequence[Run], found: Sequence[Panel], asked: Sequence[str]) -> s
     )
     environment.filters |= {"number": _number, "percent": _percent, "signed": _signed}
     folder = files("ttsflow.reporting") / "page"
-    return environment.get_template(
-        "report.html"
-    ).render(
+    template = environment.get_template("report.html")
+    return template.render(
         title=f"ttsflow report: {', '.join(asked)}",
         asked=asked,
         made=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
@@ -54,7 +56,8 @@ def page(runs: Sequence[Run], found: Sequence[Panel], asked: Sequence[str]) -> s
         counts={
             status: sum(run.status == status for run in runs) for status in ("complete", "partial", "failed")
         },
-        unfinished=[run for run in runs if run.status != "complete" or run.error],
+        unfinished=unfinished[:_LISTED],
+        more_unfinished=max(0, len(unfinished) - _LISTED),
         skipped=skipped[:_LISTED],
         more_skipped=max(0, len(skipped) - _LISTED),
         panels=[

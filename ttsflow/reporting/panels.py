@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -59,8 +58,8 @@ def panels(runs: Sequence[Run]) -> list[Panel]:
     tasks: dict[str, list[Run]] = {}
     for run in runs:
         if run.rows:
-            asked = run.config.get("task", run.task)
-            tasks.setdefault(json.dumps(asked, sort_keys=True, default=str), []).append(run)
+            asked = dotted({"task": run.config.get("task", run.task)})
+            tasks.setdefault(repr(sorted(asked.items(), key=repr)), []).append(run)
     groups = sorted(tasks.values(), key=len, reverse=True)
     return [_panel(group, title) for group, title in zip(groups, _titles(groups), strict=True)]
 

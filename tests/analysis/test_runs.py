@@ -78,6 +78,9 @@ def test_a_run_that_failed_says_why(write_run):
 def test_a_partial_run_says_how_far_it_came(write_run):
     run = read_run(write_run("run", {"a": True, "b": True}, status="partial", summary={"planned": 9}))
     assert (run.status, run.error, len(run.rows)) == ("partial", "2 of 9 problems have a result", 2)
+    ended = {"planned": 9, "error": "interrupted"}
+    run = read_run(write_run("ended", {"a": True}, status="partial", summary=ended))
+    assert run.error == "interrupted; 1 of 9 problems have a result"
 
 
 def test_a_run_without_a_summary_is_partial(write_run):

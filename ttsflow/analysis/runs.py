@@ -156,12 +156,13 @@ def read_run(folder: Path) -> Run:
     status = str(summary.get("status"))
     if status not in _STATUSES:
         status = "partial" if rows else "failed"
-    reason = _told(summary.get("error"))
-    if reason is not None or status == "failed":
-        # What such a run has not written is no trouble of its own.
-        troubles = [reason or "no reason was recorded", *(troubles if reason is None else ())]
-    elif status == "partial":
-        troubles = [f"{len(rows)} of {summary.get('planned', '?')} problems have a result", *troubles]
+    told = [] if summary.get("error") is None else [str(summary["error"])]
+    if status == "failed":
+        # What a run that says why it failed has not written is no trouble of its own.
+        told = told or ["no reason was recorded", *troubles]
+    else:
+        planned = f"{len(rows)} of {summary.get('planned', '?')} problems have a result"
+        told += [planned, *troubles] if status == "partial" else troubles
     return Run(
         folder=folder,
         status=status,
@@ -169,7 +170,7 @@ def read_run(folder: Path) -> Run:
         summary=summary,
         rows=rows,
         skipped=tuple(skipped),
-        error="; ".join(troubles) or None,
+        error="; ".join(told) or None,
         traceback=_told(summary.get("traceback")),
     )
 

@@ -34,7 +34,7 @@ $(READY): requirements/cpu.txt requirements/dev.txt pyproject.toml
 	@$(PYTHON) -m venv $(VENV)
 ifeq ($(GPU),yes)
 	@echo "== vLLM for CUDA, and ttsflow (downloads several GB)"
-	@$(PIP) -r requirements/dev.txt -e '.[cuda,demo,plot]'
+	@$(PIP) -r requirements/dev.txt -e '.[cuda,demo,plot,report,parquet]'
 else
 	@echo "== torch for CPU (1 of 3)"
 	@$(PIP) --no-deps torch==2.13.0

@@ -1,6 +1,5 @@
 """The documentation is true: its examples run, and it leaves out nothing that is public."""
 
-import argparse
 import dataclasses
 import doctest
 import importlib
@@ -39,6 +38,11 @@ _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _STRATEGY = re.compile(r"# (?:conf/)?strategy/(\w+)\.yaml$")
 
 _OTHER = re.compile(r"# conf/(engine|task|verifier|cost|budget|sampling)/(\w+)\.yaml$")
+
+#: Commands that read what others have written; what they print is tested where they are.
+READERS = frozenset(
+    ("compare", "doctor", "load", "pool", "profile", "replay-table", "report", "show", "status", "timeline")
+)
 
 #: What the page of every strategy says, in this order.
 HEADINGS = ("What it does", "Settings", "Cost", "When it loses", "Example", "Related")
@@ -174,8 +178,8 @@ def test_commands(line, config_dir, capsys, tmp_path, monkeypatch):
 
         parsed(words, argparse.ArgumentParser())
         return
-    if command in {"show", "timeline", "doctor", "pool", "profile", "status", "replay-table", "load"}:
-        # What they print is tested where they are; here only that the words are ones they take.
+    if command in READERS:
+        # Only that the words are ones they take.
         with pytest.raises(SystemExit) as help_shown:
             cli.main([command, "--help"])
         assert help_shown.value.code == 0

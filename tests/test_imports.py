@@ -39,6 +39,7 @@ LAYERS = (
     "run pipeline",
     "analysis",
     "jobs job",
+    "reporting",
     "sweep",
     "commands",
     "authoring",
@@ -55,6 +56,8 @@ HOMES = {
     "torch": {"engines", "load"},
     "vllm": {"engines"},
     "transformers": {"engines"},
+    "jinja2": {"reporting"},
+    "vl_convert": {"reporting"},
 }
 
 

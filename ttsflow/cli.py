@@ -142,6 +142,8 @@ def _run(argv: Sequence[str]) -> int:
 COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
     "run": _run,
     "status": commands.status,
+    "report": commands.report,
+    "compare": commands.compare,
     "show": commands.show,
     "timeline": commands.timeline,
     "doctor": commands.doctor,

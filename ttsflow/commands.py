@@ -19,6 +19,7 @@ from ttsflow.errors import ConfigError, suggest
 __all__ = [
     "Parser",
     "calibrate",
+    "compare",
     "doctor",
     "explain",
     "load",
@@ -29,6 +30,7 @@ __all__ = [
     "profile",
     "record",
     "replay_table",
+    "report",
     "show",
     "status",
     "timeline",
@@ -53,6 +55,13 @@ def overridden(parser: argparse.ArgumentParser, argv: Sequence[str]) -> Any:
     parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help=_OVERRIDES)
     parser.add_argument("--config-dir", metavar="DIR", help="a folder with config groups of your own")
     return parser.parse_intermixed_args(argv)
+
+
+def compare(argv: Sequence[str]) -> int:
+    """Compare two runs on the questions they share: a paired test, what each took, where settings differ."""
+    from ttsflow.analysis.compare import main
+
+    return main(argv, Parser(prog="ttsflow compare", description=compare.__doc__))
 
 
 def record(argv: Sequence[str]) -> int:
@@ -196,6 +205,13 @@ def replay_table(argv: Sequence[str]) -> int:
     else:
         show(rows)
     return 0
+
+
+def report(argv: Sequence[str]) -> int:
+    """Make one page of runs and sweeps: pictures, tables, every problem, search trees, comparisons."""
+    from ttsflow.reporting.command import main
+
+    return main(argv, Parser(prog="ttsflow report", description=report.__doc__))
 
 
 def timeline(argv: Sequence[str]) -> int:

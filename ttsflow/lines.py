@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from ttsflow.errors import DataError
 
-__all__ = ["LineFile", "read_lines", "replace_text"]
+__all__ = ["LineFile", "numbered_lines", "read_lines", "replace_text"]
 
 _MOST_HELD = 1 << 20
 """Characters that wait to be written at most."""
@@ -22,6 +23,19 @@ def read_lines(path: Path) -> tuple[list[dict[str, Any]], list[int]]:
     A run that was killed may leave half a line. Raises ``DataError`` when the file cannot be read.
     """
     records, broken = [], []
+    for number, record in numbered_lines(path):
+        if record is None:
+            broken.append(number)
+        else:
+            records.append(record)
+    return records, broken
+
+
+def numbered_lines(path: Path) -> Iterator[tuple[int, dict[str, Any] | None]]:
+    """Yield the number and the record of every line that is not empty, None for one that holds no record.
+
+    Raises ``DataError`` when the file cannot be read.
+    """
     try:
         with path.open(encoding="utf-8", errors="replace") as lines:
             for number, line in enumerate(lines, 1):
@@ -30,12 +44,11 @@ def read_lines(path: Path) -> tuple[list[dict[str, Any]], list[int]]:
                 except (ValueError, RecursionError):  # the latter from thousands of brackets in each other
                     record = None
                 if isinstance(record, dict):
-                    records.append(record)
+                    yield number, record
                 elif line.strip():
-                    broken.append(number)
+                    yield number, None
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror}") from error
-    return records, broken
 
 
 class LineFile:

@@ -29,7 +29,7 @@ def test_a_wheel_works_anywhere(call, wheel, install, environment, tmp_path):
     names = zipfile.ZipFile(wheel).namelist()
     for folder, prefix in (("conf", "ttsflow/conf"), ("ttsflow", "ttsflow")):
         for file in (ROOT / folder).rglob("*"):
-            if file.suffix in {".py", ".yaml"} or file.name == "py.typed":
+            if file.suffix in {".py", ".yaml", ".html", ".css", ".js"} or file.name == "py.typed":
                 assert f"{prefix}/{file.relative_to(ROOT / folder)}" in names
     assert not [name for name in names if name.startswith(("tests", "benchmarks", "docs"))]
     install(wheel)

@@ -11,7 +11,15 @@ from ttsflow.errors import DataError
 from ttsflow.lineage import Path
 from ttsflow.lines import read_lines
 
-__all__ = ["Node", "Tree", "grow", "read_events", "read_lines", "read_trace", "walk"]
+__all__ = [
+    "Node",
+    "Tree",
+    "ending",
+    "grow",
+    "read_events",
+    "read_trace",
+    "walk",
+]
 
 _MOST = 2**63  # more than any count; sums of larger ones might be too long to print
 
@@ -106,6 +114,15 @@ def walk(nodes: Iterable[Node]) -> Iterator[Node]:
         node = waiting.pop()
         yield node
         waiting += reversed(node.children)
+
+
+def ending(node: Node) -> str:
+    """Return how a candidate ended, in words."""
+    if node.finish == "stop" and node.answer is None:
+        return "stop without an answer"
+    if node.finish == "step" and not (node.children or node.pruned or node.aside):
+        return "step, left open"
+    return node.finish
 
 
 def _count(value: Any) -> int:

@@ -8,11 +8,11 @@ from typing import Any
 
 from ttsflow import plugins
 from ttsflow.acceleration import Acceleration
+from ttsflow.budget import Budget
 from ttsflow.build import build, field_names, fill
 from ttsflow.checks import check
 from ttsflow.costs.hardware import Hardware
 from ttsflow.errors import ConfigError
-from ttsflow.ledger import Budget
 from ttsflow.measuring import with_joules
 from ttsflow.memory import Memory, memory_of
 from ttsflow.meters.attribution import How
@@ -85,6 +85,7 @@ def _assemble(mapping: Mapping[str, Any], task: Task | None, *, checked: bool) -
         meter=meter,
         attribution=root.attribution,
         load=build("load", mapping.get("load") or {"use": "none"}, "load", registry),
+        logger=build("logger", mapping.get("logger") or {"use": "none"}, "logger", registry),
         seed=root.seed,
         concurrency=root.concurrency,
         limit=root.limit,

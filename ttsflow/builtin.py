@@ -17,11 +17,13 @@ PARTS: dict[str, dict[str, str]] = {
         "repeat": "ttsflow.strategies.flow:Repeat",
         "when": "ttsflow.strategies.flow:When",
         "each": "ttsflow.strategies.flow:Each",
+        "apart": "ttsflow.strategies.apart:Apart",
         "generate": "ttsflow.strategies.generate:GenerateStage",
         "verify": "ttsflow.strategies.verify:Verify",
         "select": "ttsflow.strategies.select:Select",
         "aggregate": "ttsflow.strategies.aggregate:Aggregate",
         "budget_check": "ttsflow.strategies.budget_check:BudgetCheck",
+        "round_check": "ttsflow.strategies.round_check:RoundCheck",
         "branch": "ttsflow.strategies.branch:Branch",
         "dedup": "ttsflow.strategies.dedup:Dedup",
         "lookahead": "ttsflow.strategies.lookahead:Lookahead",
@@ -30,6 +32,7 @@ PARTS: dict[str, dict[str, str]] = {
         "recipe": "ttsflow.strategies.recipe:Recipe",
         "auto": "ttsflow.strategies.auto:Auto",
         "ladder": "ttsflow.strategies.ladder:Ladder",
+        "allocate": "ttsflow.strategies.allocate:Allocate",
     },
     "watch": {
         "first_finished": "ttsflow.strategies.watches:FirstFinished",
@@ -74,6 +77,7 @@ PARTS: dict[str, dict[str, str]] = {
         "orm": "ttsflow.verifiers.orm:ORM",
         "judge": "ttsflow.verifiers.judge:Judge",
         "tests": "ttsflow.verifiers.tests:CodeTests",
+        "ensemble": "ttsflow.verifiers.ensemble:Ensemble",
         "simulated": "ttsflow.verifiers.simulated:Simulated",
         "fake": "ttsflow.testing:FakeVerifierPart",
     },
@@ -95,8 +99,10 @@ PARTS: dict[str, dict[str, str]] = {
         "trace": "ttsflow.load.written:TraceLoad",
     },
     "controller": {
+        "calibrated": "ttsflow.controllers.calibrated:Calibrated",
         "online": "ttsflow.controllers.online:Online",
         "reserve": "ttsflow.controllers.reserve:Reserve",
+        "shares": "ttsflow.controllers.shares:Shares",
     },
     "cost": {
         "tokens": "ttsflow.costs.basic:Tokens",
@@ -113,6 +119,11 @@ PARTS: dict[str, dict[str, str]] = {
         "power": "ttsflow.meters.power:Power",
         "rapl": "ttsflow.meters.rapl:RAPL",
         "model": "ttsflow.meters.model:PowerModel",
+    },
+    "logger": {
+        "none": "ttsflow.loggers.plain:NoLogger",
+        "mlflow": "ttsflow.loggers.mlflow:MLflow",
+        "wandb": "ttsflow.loggers.wandb:WandB",
     },
 }
 

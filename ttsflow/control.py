@@ -16,6 +16,8 @@ class Asking(NamedTuple):
     ``samples`` more than it has; ``first``: it has none yet. ``left`` of the run's ``limit`` are neither
     spent nor set aside for others, in the controller's unit. ``ahead`` problems have no sample yet, this one
     included where it has none. ``load`` is that of others, between 0 and 1.
+
+    ``begun`` questions are under way, this one included, and have cost ``gone`` so far, this one ``spent``.
     """
 
     samples: int
@@ -24,6 +26,9 @@ class Asking(NamedTuple):
     limit: float
     ahead: int
     load: float
+    begun: int = 1
+    gone: float = 0.0
+    spent: float = 0.0
 
 
 @runtime_checkable

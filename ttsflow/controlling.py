@@ -10,24 +10,27 @@ from ttsflow.control import Asking, Controller, ControllerPart
 from ttsflow.flight import Case
 from ttsflow.ledger import Ledger
 from ttsflow.ops import Offer, Quotation, Quote
-from ttsflow.types import Usage
+from ttsflow.pacing import Begun
+from ttsflow.queries import FIRST, Queries
 
 __all__ = ["Controlling"]
 
 
 class _Open(NamedTuple):
-    """What a problem was last quoted: by whom, under which load, and what it had spent before."""
+    """What a problem was last quoted: by whom, and when."""
 
     by: ControllerPart
-    load: float
-    before: Usage
+    begun: Begun
 
 
 class Controlling:
     """The controllers of a run, by their parts.
 
     ``settle`` brings the books up to date before they are read, ``load`` gives that of others for a
-    problem that asks. Samples that a budget ended midway tell nothing of a price, and are left out.
+    problem that asks. Samples that a budget ended midway tell nothing of a price, and are left out. The
+    others are told in the order in which they began, and a controller that begins without any price is asked
+    for nothing but first samples until the first queries are known: those that end first are short. Seconds
+    are counted as the run pays for them: problems side by side share each of them.
     """
 
     def __init__(
@@ -48,6 +51,12 @@ class Controlling:
         self._open: dict[Case, _Open] = {}
         #: All that were asked in a problem; each hears of its end.
         self._asked: dict[Case, dict[ControllerPart, None]] = {}
+        self._queries: dict[ControllerPart, Queries[Case, tuple[int, float, float]]] = {
+            part: Queries() for part in parts
+        }
+        #: Controllers that had no price when they were first asked, by whether they had none.
+        self._cold: dict[ControllerPart, bool] = {}
+        self._waiting: set[Case] = set()
         self._ahead = 0
 
     def begin(self, problems: int) -> None:
@@ -56,12 +65,22 @@ class Controlling:
         for part, controller in self._controllers.items():
             controller.begin(problems, self._ledger.budget.run[self._units[part]])
 
-    def quote(self, case: Case, op: Quote, now: float, started: float) -> Quotation:
-        """Return price and funds of more samples as the controller of ``op`` sees them, and reserve them."""
+    def quote(self, case: Case, op: Quote, now: float, started: float) -> Quotation | None:
+        """Return price and funds of more samples as the controller of ``op`` sees them, and reserve them.
+
+        None where the problem has to wait until more is known of prices; it asks again then.
+        """
         part, account = op.by, case.account
         assert part is not None
-        self._settle()
-        self.observe(case, now)
+        if case not in self._waiting:
+            self._settle()
+            self.observe(case, now)
+        if self._waits(case, part):
+            self._waiting.add(case)
+            return None
+        if case in self._waiting:
+            self._waiting.remove(case)
+            self._settle()
         unit, load = self._units[part], self._load(case.index)
         left, limit = self._ledger.left(account, unit, now, started), self._ledger.budget.run[unit]
         first = not account.requests
@@ -69,8 +88,21 @@ class Controlling:
             # Granted or not, it is no longer one of those that wait for their first sample.
             self._ahead -= 1
         self._asked.setdefault(case, {})[part] = None
-        asking = Asking(op.samples, first, left, limit, self._ahead + first, load)
+        model = self._ledger.costs[unit]
+        spent = {one: model(one.account.own(now)) for one in {**self._open, case: None}}
+        asking = Asking(
+            op.samples,
+            first,
+            left,
+            limit,
+            self._ahead + first,
+            load,
+            begun=len(spent),
+            gone=sum(spent.values()),
+            spent=spent[case],
+        )
         offer = self._controllers[part].offer(asking)
+        self._cold.setdefault(part, offer.price is None)
         if not first and offer.refused is None:
             offer = self._own(case, unit, op.samples, offer, now)
         # What is refused is not set aside.
@@ -78,10 +110,21 @@ class Controlling:
         known = {} if expected is None else {unit: expected}
         samples = op.samples if offer.refused is None else 0
         quotation = self._ledger.quote(account, samples, now, started, known=known)
+        if samples:
+            self._queries[part].begin(case)
         if case not in self._open or not case.live:
             # What runs of other branches is observed with what comes of this.
-            self._open[case] = _Open(part, load, account.usage(now))
+            self._open[case] = _Open(part, Begun(load, account.own(now)))
         return replace(quotation, offer=offer)
+
+    def _waits(self, case: Case, part: ControllerPart) -> bool:
+        """Return whether others that run have to end before this one is answered."""
+        queries = self._queries[part]
+        if not self._cold.get(part) or queries.known >= FIRST or queries.runs(case):
+            return False
+        # Whoever begins before any has ended belongs to the first ones.
+        begins = not case.account.requests and not queries.ended
+        return queries.running > 0 and not begins
 
     def _own(self, case: Case, unit: str, samples: int, offer: Offer, now: float) -> Offer:
         """Refuse what the problem's own budget would end midway, where it has one."""
@@ -97,15 +140,18 @@ class Controlling:
     def observe(self, case: Case, now: float) -> None:
         """Tell the controller what the samples since the last quotation have cost, once all have ended."""
         quoted = self._open.get(case)
-        if quoted is None or case.live:
+        if quoted is None:
             return
-        usage = case.account.usage(now)
-        samples = usage.requests - quoted.before.requests
-        if samples > 0 and case.account.stopped is None:
-            unit = self._units[quoted.by]
-            model = self._ledger.costs[unit]
-            self._controllers[quoted.by].observe(samples, quoted.load, model(usage) - model(quoted.before))
-            self._open[case] = quoted._replace(before=usage)
+        usage, begun = case.account.own(now), quoted.begun
+        samples = begun.drawn(case, usage)
+        if samples:
+            model = self._ledger.costs[self._units[quoted.by]]
+            self._tell(case, quoted.by, (samples, begun.load, model(usage) - model(begun.before)))
+            self._open[case] = quoted._replace(begun=begun._replace(before=usage))
+
+    def _tell(self, case: Case, part: ControllerPart, told: tuple[int, float, float] | None) -> None:
+        for query in self._queries[part].end(case, told):
+            self._controllers[part].observe(*query)
 
     def closed(self, case: Case, now: float) -> None:
         """Take in that a problem is over."""
@@ -114,10 +160,12 @@ class Controlling:
             self._ahead -= 1
             return
         self.observe(case, now)
+        self._tell(case, quoted.by, None)
+        self._waiting.discard(case)
         del self._open[case]
         for part in self._asked.pop(case):
             model = self._ledger.costs[self._units[part]]
-            self._controllers[part].closed(model(case.account.usage(now)))
+            self._controllers[part].closed(model(case.account.own(now)))
 
     def expect(self, problems: int) -> None:
         """Take in that so many problems, which had been deferred, are asked once more."""

@@ -10,6 +10,8 @@ import time
 import traceback
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import replace
 from typing import Any
 
 from ttsflow.acceleration import PLAIN, Acceleration
@@ -18,38 +20,38 @@ from ttsflow.choosing import Choosers, Choosing
 from ttsflow.control import ControllerPart
 from ttsflow.controlling import Controlling
 from ttsflow.decoding import Decoding
+from ttsflow.ends import Ends, is_sound
 from ttsflow.errors import ConfigError, EngineDead
 from ttsflow.flight import Case, Frame
-from ttsflow.ledger import Ledger
+from ttsflow.ledger import Account, Ledger
+from ttsflow.limiting import Limiting
 from ttsflow.lineage import Lineage, content_id
 from ttsflow.metering import Metering
 from ttsflow.ops import (
     Choose,
-    Chosen,
     Fork,
     Generate,
     Generated,
     Learn,
     Note,
-    Quotation,
     Quote,
     Score,
     Scored,
 )
+from ttsflow.pacing import Pace
 from ttsflow.protocols import Expecting, Stage, Verifier
-from ttsflow.results import make_result, outcome_of
 from ttsflow.sensors import LoadMonitor
 from ttsflow.settle import Rules
 from ttsflow.status import Status
 from ttsflow.strategies.flow import run_stage
 from ttsflow.trace import NoTrace, Recorder
-from ttsflow.types import Answer, Candidate, Outcome, Problem, Result, State, Usage
+from ttsflow.types import Candidate, Problem, Result, State, Usage
 from ttsflow.verifying import Verifying
 
 __all__ = ["CORE_EVENTS", "Driver"]
 
 #: Events of the trace that only the driver writes.
-CORE_EVENTS = frozenset({"start", "candidate", "score", "watch", "stop", "failed", "result"})
+CORE_EVENTS = frozenset({"start", "fallback", "candidate", "score", "watch", "stop", "failed", "result"})
 
 MOST_REPLIES = 100_000
 """Notes and quotes in a row, without a token decoded or a score asked for, that no sane stage needs."""
@@ -94,24 +96,30 @@ class Driver:
         self.status = Status()
         self.dead: str | None = None
         self._engine_dead = False
-        #: Problems in which a budget had a say: it ended or refused requests, or a stage found its funds low.
-        self.capped: set[str] = set()
         #: Seconds in which the verifier and the engine of the run were advanced, one after the other.
         self.seconds = {"generator_seconds": 0.0, "verifier_seconds": 0.0}
         self.started = self.engine.now()
+        #: Up to when seconds are shared out.
+        self._seen = self.started
         self._metering = metering
         self._load = load
-        #: Problems that were deferred and are asked once more when all others have been.
-        self._again: deque[tuple[int, Problem]] = deque()
-        self._asked_twice: set[int] = set()
         self.controlling = Controlling(ledger, controllers or {}, settle=self._settle, load=self._load_of)
+        self.pace = Pace(self._load_of)
         self.choosing = Choosing(
             ledger, choosers or Choosers({}), settle=self._settle, correct=rules.task.correct
         )
         self._cases: dict[Case, None] = {}
         self._ready: deque[tuple[Frame, Any]] = deque()
-        self._results: deque[Result] = deque()
-        self._run_stopped: str | None = None
+        #: Whose question a controller answers later, and the question.
+        self._held: list[tuple[Frame, Quote]] = []
+        self._ends = Ends(
+            rules.task,
+            ledger,
+            self.trace,
+            self.status,
+            leave=self._leave,
+            asks_again=self.controlling.asks_again,
+        )
         self._verifying = Verifying(verifier, self.trace, deliver=self._deliver, now=self.engine.now)
         self._on_round = on_round
         self._verifying.round = self._round if on_round is not None else None
@@ -119,6 +127,7 @@ class Driver:
         self._decoding = Decoding(
             rules, ledger, self.trace, deliver=self._deliver, fail=self._fail, ahead=self._ahead
         )
+        self._limiting = Limiting(ledger, self.trace, self._ends, self._decoding, self.engine.now)
 
     def _looks_ahead(self, wanted: Acceleration) -> Ahead:
         # What is decoded early and dropped would spend the funds that answers depend on.
@@ -137,33 +146,50 @@ class Driver:
         """Requests of this run that are on the engine."""
         return len(self._decoding.live)
 
+    @property
+    def broken(self) -> str | None:
+        """Why the breaker of the run has tripped; None while it has not."""
+        return self._ends.broken
+
+    @property
+    def capped(self) -> set[str]:
+        """Problems in which a budget had a say."""
+        return self._limiting.capped
+
+    @property
+    def _over(self) -> str | None:
+        """Why no problem is begun any more."""
+        return self.dead or self._limiting.over
+
     def _round(self, candidates: Sequence[Candidate]) -> None:
         """Tell of a round that is to be scored: tokens of its steps, and how many candidates are about."""
         if self._on_round is not None:
             about = len(candidates) + sum(case.live for case in self._cases)
             self._on_round([candidate.tokens_new for candidate in candidates], about)
 
-    def run(self, problems: Sequence[Problem]) -> Iterator[Result]:
-        """Yield one result per problem, in the order in which they end.
+    def run(self, problems: Sequence[Problem], done: AbstractSet[str] = frozenset()) -> Iterator[Result]:
+        """Yield one result per problem but those ``done`` before, in the order in which they end.
 
         Whatever ends the iteration, an exception or the caller, no request stays on the engine.
         """
-        waiting = deque(enumerate(problems))
-        self.started = self.engine.now()
-        self.status.problems = len(problems)
-        self.controlling.begin(len(problems))
-        self.choosing.begin(len(problems))
+        waiting = deque(one for one in enumerate(problems) if one[1].id not in done)
+        self.started = self._seen = self._limiting.started = self.engine.now()
+        self.status.problems = len(waiting)
+        self.controlling.begin(len(waiting))
+        self.choosing.begin(len(waiting))
+        ends = self._ends
         try:
-            while waiting or self._again or self._cases or self._results:
-                while self._results:
-                    yield self._results.popleft()
-                if self._again and not waiting and not self._cases:
-                    waiting, self._again = self._again, waiting
+            while waiting or ends.again or self._cases or ends.results:
+                while ends.results:
+                    yield ends.results.popleft()
+                if ends.again and not waiting and not self._cases:
+                    # What was deferred is asked once more when all others have been.
+                    waiting, ends.again = ends.again, waiting
                     self.controlling.expect(len(waiting))
-                while waiting and len(self._cases) < self.concurrency and not self._run_stopped:
+                while waiting and len(self._cases) < self.concurrency and not self._over:
                     self._start(*waiting.popleft())
                 self._turn()
-                while waiting and self._run_stopped:
+                while waiting and self._over:
                     self._refuse(*waiting.popleft())
         finally:
             if not self._engine_dead:
@@ -174,24 +200,23 @@ class Driver:
     # --- the loop ---------------------------------------------------------------------------------
 
     def _turn(self) -> None:
-        moved = bool(self._ready)
-        while self._ready:
-            frame, reply = self._ready.popleft()
-            if frame.case in self._cases:
-                self._advance(frame, reply)
+        moved = self._resume()
         if not self._decoding.live:
             self._decoding.rest()
         began = self.engine.now()
         moved |= self._verifying.step()
         scored = self.engine.now()
+        busy: list[Account] = []
         if self._decoding.live:
-            self._step()
-            moved = True
+            busy, moved = self._step(), True
         self.seconds["verifier_seconds"] += scored - began
-        self.seconds["generator_seconds"] += self.engine.now() - scored
+        ended = self.engine.now()
+        self.seconds["generator_seconds"] += ended - scored
         self._meter()
         if self.ledger.budget:
-            self._enforce()
+            self.ledger.passed(ended - self._seen, busy)
+            self._limiting.enforce(list(self._cases))
+        self._seen = ended
         if not moved and self._cases:
             if not self._verifying.pending:
                 msg = "a problem waits for nothing; this is a bug in ttsflow."
@@ -200,6 +225,19 @@ class Driver:
         if self.on_step is not None:
             self._report(self.on_step)
 
+    def _resume(self) -> bool:
+        """Resume the stages that wait for nothing, and return whether any had a reply."""
+        moved = bool(self._ready)
+        held, self._held = self._held, []
+        for frame, op in held:
+            if frame.case in self._cases:
+                self._advance(frame, None, op)
+        while self._ready:
+            frame, reply = self._ready.popleft()
+            if frame.case in self._cases:
+                self._advance(frame, reply)
+        return moved
+
     def _meter(self) -> None:
         if self._metering is None:
             return
@@ -207,7 +245,8 @@ class Driver:
         if self._metering.dead is not None and self.dead is None:
             self._die(self._metering.dead)
 
-    def _step(self) -> None:
+    def _step(self) -> list[Account]:
+        """Advance the engine; return the accounts of the problems that had a request on it."""
         busy = [case.account for case in self._cases if case.live]
         for account in busy:
             account.engine_steps += 1
@@ -219,31 +258,13 @@ class Driver:
         except EngineDead as error:
             self._engine_dead = True
             self._die(str(error))
+        return busy
 
     def _die(self, reason: str) -> None:
         """Fail all problems that have not ended."""
-        self.dead = self._run_stopped = reason
+        self.dead = reason
         for case in list(self._cases):
             self._fail(case, reason)
-
-    def _enforce(self) -> None:
-        """End whatever has reached its limit; called after every engine step."""
-        now = self.engine.now()
-        self._run_stopped = self._run_stopped or self.ledger.run_exceeded(now, self.started)
-        for case in list(self._cases):
-            if case.account.stopped is None:
-                reason = self._limit(case, now, live=case.live > 0)
-                if reason is not None:
-                    case.account.stopped = reason
-                    self.capped.add(case.problem.id)
-                    self._decoding.stop(case, reason)
-                    self.trace.event("stop", case.problem.id, {"reason": reason})
-
-    def _limit(self, case: Case, now: float, *, live: bool) -> str | None:
-        """Return the limit that ends the running requests of a problem, or forbids it new ones."""
-        return self.ledger.run_exceeded(now, self.started, live=live) or self.ledger.exceeded(
-            case.account, now, live=live
-        )
 
     def _report(self, show: Callable[[Status], None]) -> None:
         status = self.status
@@ -265,17 +286,19 @@ class Driver:
             self._fail(case, f"the prompt cannot be encoded: {type(error).__name__}: {error}")
             return
         self.trace.event("start", problem.id, start | {"prompt_tokens": len(case.prompt)})
-        case.root = Frame(case, run_stage(self.strategy, State(problem, self.rules.seed)), Lineage())
+        stage = self._limiting.fallback(case) or self.strategy
+        case.root = Frame(case, run_stage(stage, State(problem, self.rules.seed)), Lineage())
         self._deliver(case.root, None)
 
     def _deliver(self, frame: Frame, reply: Any) -> None:
         self._ready.append((frame, reply))
 
-    def _advance(self, frame: Frame, reply: Any) -> None:
-        """Resume a stage until it has to wait, returns or breaks."""
+    def _advance(self, frame: Frame, reply: Any, held: Quote | None = None) -> None:
+        """Resume a stage until it has to wait, returns or breaks; ``held`` is what it asked last."""
         try:
             for _ in range(MOST_REPLIES):
-                reply = self._ask(frame, frame.steps.send(reply))
+                reply = self._ask(frame, held or frame.steps.send(reply))
+                held = None
                 if reply is _WAITS:
                     return
         except StopIteration as end:
@@ -298,11 +321,12 @@ class Driver:
             return None
         now = self.engine.now()
         if isinstance(op, Quote | Choose | Learn):
-            return self._told(case, op, now)
+            return self._told(frame, op, now)
         if isinstance(op, Generate):
-            stopped = self._refused(case, now)
+            stopped = self._limiting.refused(case, now)
             if stopped is not None or not op.requests:
                 return Generated((), case.account.usage(now), stopped)
+            self.pace.launched(case, now)
             self._decoding.launch(frame, op)
         elif isinstance(op, Score):
             if not op.candidates:
@@ -319,32 +343,33 @@ class Driver:
             raise TypeError(msg)
         return _WAITS
 
-    def _told(self, case: Case, op: Quote | Choose | Learn, now: float) -> Quotation | Chosen | None:
+    def _told(self, frame: Frame, op: Quote | Choose | Learn, now: float) -> Any:
         """Return what the books, and those who decide across problems, say."""
+        case = frame.case
         if not isinstance(op, Quote) or op.by is not None:
             # What others have spent, or what came of them, decides.
             self.capped.add(case.problem.id)
         if not isinstance(op, Quote):
             return self.choosing.reply(case, op, now, self.started)
         if op.by is not None:
-            return self.controlling.quote(case, op, now, self.started)
+            offered = self.controlling.quote(case, op, now, self.started)
+            if offered is None:
+                self._held.append((frame, op))
+            return _WAITS if offered is None else offered
+        takes = self.pace.takes(case, op.timed, now) if op.timed else None
         quotation = self.ledger.quote(case.account, op.samples, now, self.started)
-        if quotation.short(op) is not None:
+        if op.timed or quotation.short(op) is not None:
             self.capped.add(case.problem.id)
-        return quotation
-
-    def _refused(self, case: Case, now: float) -> str | None:
-        """Return the limit that forbids a problem new requests, None when there is none."""
-        stopped = case.account.stopped or self._limit(case, now, live=False)
-        if stopped is not None:
-            self.capped.add(case.problem.id)
-        return stopped
+        return replace(quotation, takes=takes) if op.timed else quotation
 
     def _returned(self, frame: Frame, state: State) -> None:
         parent = frame.parent
         self._ahead.left(frame)
         if parent is None:
-            self._finish(frame.case, state)
+            if is_sound(state):
+                self._ends.finish(frame.case, state)
+            else:
+                self._fail(frame.case, "the strategy left a state whose pool, answer or reason is not one.")
             return
         ends = parent.join(frame, state)
         if ends is not None:
@@ -352,54 +377,15 @@ class Driver:
 
     # --- ends -------------------------------------------------------------------------------------
 
-    def _finish(self, case: Case, state: State) -> None:
-        if not _is_sound(state):
-            self._fail(case, "the strategy left a state whose pool, answer or reason is not one.")
-            return
-        outcome, correct, reason = outcome_of(state), None, None
-        if (
-            outcome == "deferred"
-            and self.controlling.asks_again(case)
-            and case.index not in self._asked_twice
-        ):
-            self._asked_twice.add(case.index)
-            self._again.append((case.index, case.problem))
-            self._leave(case)
-            return
-        try:
-            correct = self.rules.task.correct(state.answer, case.problem)
-        except Exception as error:  # noqa: BLE001 - a grader that breaks is an error, never "wrong"
-            outcome, reason = "failed", f"grading failed: {type(error).__name__}: {error}"
-        self._close(case, state, outcome, correct=correct, reason=reason)
-
     def _fail(self, case: Case, reason: str, details: str | None = None) -> None:
         self.trace.event("failed", case.problem.id, {"reason": reason, "traceback": details})
         self._decoding.cancel(case, self.dead if self._engine_dead else None)
         self._verifying.cancel(case)
-        self._close(case, State(case.problem, stopped=case.account.stopped), "failed", reason=reason)
+        self._ends.fail(case, reason)
 
-    def _close(
-        self,
-        case: Case,
-        state: State,
-        outcome: Outcome,
-        *,
-        correct: bool | None = None,
-        reason: str | None = None,
-    ) -> None:
-        state = state.with_(stopped=state.early or case.account.early)
-        usage = self._leave(case)
-        self._record(
-            make_result(
-                state,
-                outcome,
-                usage,
-                self.ledger.cost(usage),
-                correct=correct,
-                reason=reason,
-                tree=case.tree,
-            )
-        )
+    def _refuse(self, index: int, problem: Problem) -> None:
+        self.capped.add(problem.id)
+        self._ends.refuse(index, problem, self._over, dead=self.dead)
 
     def _leave(self, case: Case) -> Usage:
         """Forget a problem and return what it has spent."""
@@ -409,6 +395,7 @@ class Driver:
         self._settle()
         now = self.engine.now()
         self.controlling.closed(case, now)
+        self.pace.closed(case, now)
         self.choosing.closed(case, now, lost=self.dead is not None)
         if self._metering is not None:
             self._metering.end(case.account)
@@ -421,40 +408,3 @@ class Driver:
 
     def _load_of(self, problem: int) -> float:
         return 0.0 if self._load is None else self._load.read(self.engine.now(), problem)
-
-    def _refuse(self, index: int, problem: Problem) -> None:
-        """Record a problem that never started: the run's funds are spent, or its engine is dead."""
-        self.trace.event("start", problem.id, {"index": index})
-        outcome: Outcome = "failed" if self.dead else "deferred"
-        self.capped.add(problem.id)
-        state = State(problem, stopped=None if self.dead else self._run_stopped)
-        nothing = self.ledger.nothing
-        self._record(make_result(state, outcome, nothing, self.ledger.cost(nothing), reason=self.dead))
-
-    def _record(self, result: Result) -> None:
-        self.status.done += 1
-        self.status.graded += result.correct is not None
-        self.status.correct += bool(result.correct)
-        self._results.append(result)
-        self.trace.event(
-            "result",
-            result.id,
-            {
-                "outcome": result.outcome,
-                "answer": result.answer,
-                "correct": result.correct,
-                "stopped": result.stopped,
-            },
-        )
-        self.trace.flush()
-
-
-def _is_sound(state: State) -> bool:
-    """Return whether what a strategy returned can be made a result of."""
-    return (
-        isinstance(state.pool, tuple)
-        and all(isinstance(candidate, Candidate) for candidate in state.pool)
-        and isinstance(state.answer, Answer | None)
-        and isinstance(state.stopped, str | None)
-        and isinstance(state.ended, str | None)
-    )

@@ -100,6 +100,8 @@ def suggest(asked: str, known: Iterable[str]) -> str:
     names = sorted(known)
     if not names:
         return "None exists."
-    near = difflib.get_close_matches(asked, names, n=1, cutoff=0.5)
+    # Whoever writes the beginning of one name does not mean another that has it in the middle.
+    begun = [name for name in names if len(asked) > 2 and name.startswith(asked)]
+    near = difflib.get_close_matches(asked, begun or names, n=1, cutoff=0.5) or begun
     hint = f"Did you mean '{near[0]}'? " if near else ""
     return f"{hint}Known: {', '.join(names)}."

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
-from ttsflow.errors import ConfigError, suggest
+from ttsflow.budget import Budget
 from ttsflow.ops import Quotation
 from ttsflow.protocols import CostModel
 from ttsflow.types import Usage
@@ -17,39 +17,13 @@ _GOING_ON = Usage(output=1, serial=1, engine_steps=1, seconds=1.0, joules=1.0)
 """What a running request adds to at every step."""
 
 
-@dataclass(frozen=True, slots=True)
-class Budget:
-    """Limits by unit, each unit being the name of a cost model: per ``problem``, and per ``run``."""
-
-    problem: Mapping[str, float] = field(default_factory=dict)
-    run: Mapping[str, float] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        for scope in ("problem", "run"):
-            for unit, limit in getattr(self, scope).items():
-                if isinstance(limit, bool) or not isinstance(limit, int | float) or not limit > 0:
-                    raise ConfigError(f"a budget is a number above 0, got {limit!r}.", f"{scope}.{unit}")
-
-    def check(self, costs: Mapping[str, CostModel]) -> None:
-        """Refuse a unit that no cost model of this run measures."""
-        for scope in ("problem", "run"):
-            for unit in getattr(self, scope):
-                if unit not in costs:
-                    raise ConfigError(
-                        f"no cost model of this run measures '{unit}'. {suggest(unit, costs)}",
-                        f"budget.{scope}.{unit}",
-                    )
-
-    def __bool__(self) -> bool:
-        return bool(self.problem or self.run)
-
-
 class Account:
     """What one problem has spent so far; the driver writes into it as things happen.
 
     ``stopped`` is the limit it has reached, ``early`` why a watch last ended requests of it. ``live``
     requests with ``live_prompt`` and ``running`` tokens are under way; ``reserved`` is the price of
     ``quoted`` samples that have not ended yet. ``joules`` are those read so far, None without a meter.
+    ``share`` are seconds of the run's clock that are its own: problems side by side share each of them.
     """
 
     __slots__ = (
@@ -71,6 +45,7 @@ class Account:
         "reused",
         "running",
         "serial",
+        "share",
         "started",
         "stopped",
         "verifier",
@@ -84,6 +59,7 @@ class Account:
         self.adopted = self.dropped = self.reused = 0
         self.verifier = self.serial = self.requests = self.engine_steps = 0
         self.live = self.live_prompt = self.quoted = 0
+        self.share = 0.0
         self.reserved: dict[str, float] = {}
         self.stopped: str | None = None
         self.early: str | None = None
@@ -105,6 +81,10 @@ class Account:
             seconds=(self.ended if self.ended is not None else now) - self.started,
             joules=self.joules,
         )
+
+    def own(self, now: float) -> Usage:
+        """Return the usage with its share of the run's seconds in place of all that passed meanwhile."""
+        return replace(self.usage(now), seconds=self.share)
 
     def underway(self) -> Usage:
         """Return the part of the usage that belongs to requests still running."""
@@ -153,6 +133,12 @@ class Ledger:
         share = left / account.quoted if left else 0.0
         account.reserved = {unit: price * share for unit, price in account.reserved.items() if left}
         account.quoted = left
+
+    def passed(self, seconds: float, busy: Sequence[Account]) -> None:
+        """Share seconds of the run out between ``busy`` accounts, or all that are open if there are none."""
+        paying = busy or self.open
+        for account in paying if seconds > 0 else ():
+            account.share += seconds / len(paying)
 
     def cost(self, usage: Usage) -> dict[str, float]:
         """Return the cost of ``usage`` by every cost model."""
@@ -246,7 +232,19 @@ class Ledger:
         """Return what of the run's limit is neither spent nor set aside for problems other than this one."""
         return self._left(account, unit, self._run_usage(now, started))
 
-    def _left(self, account: Account, unit: str, total: Usage) -> float:
+    def low(self, now: float, started: float) -> str | None:
+        """Return how little of the run's funds is left where that is less than the reserve."""
+        share = self.budget.reserve
+        if share is None:
+            return None
+        total = self._run_usage(now, started)
+        for unit, limit in self.budget.run.items():
+            left = self._left(None, unit, total)
+            if left < share * limit:
+                return f"reserve: {max(0.0, left):.6g} of {limit:.6g} {unit} left"
+        return None
+
+    def _left(self, account: Account | None, unit: str, total: Usage) -> float:
         model = self.costs[unit]
         held = sum(
             max(0.0, other.reserved[unit] - model(other.underway()))

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ttsflow.budget import Budget
 from ttsflow.build import walk
 from ttsflow.control import ControllerPart
 from ttsflow.errors import ConfigError, suggest
-from ttsflow.ledger import Budget
 from ttsflow.meters.attribution import check_attribution
-from ttsflow.meters.plain import NoMeter
+from ttsflow.meters.plain import UNMETERED, NoMeter
 from ttsflow.protocols import CostModel, EnginePart
 from ttsflow.sensors import MeterPart
 
@@ -80,11 +80,7 @@ def check_meter(
     check_attribution(attribution, concurrency)
     for name, cost in costs.items():
         if "joules" in getattr(cost, "needs", ()) and isinstance(meter, NoMeter):
-            raise ConfigError(
-                "joules are counted by a meter, and this run has none. Choose one with meter=nvml, power, "
-                "rapl or model (see `ttsflow list meter`).",
-                f"cost.{name}",
-            )
+            raise ConfigError(UNMETERED, f"cost.{name}")
     if getattr(meter, "wall", False) and getattr(engine, "virtual", False):
         raise ConfigError(
             "this engine's clock is virtual, and what a device takes meanwhile is not what the run would "

@@ -140,12 +140,14 @@ class Quote:
     """Ask what ``samples`` more samples would cost and what is left; reply: ``Quotation``.
 
     ``reserve`` is the share of a limit below which the stage takes its funds for low. ``by`` is the part of a
-    controller that is asked as well; its word is the ``offer`` of the reply.
+    controller that is asked as well; its word is the ``offer`` of the reply. ``timed`` asks how long so many
+    more samples take, and sets nothing aside for them.
     """
 
     samples: int = 0
     reserve: float = 0.0
     by: ControllerPart | None = None
+    timed: int = 0
 
 
 class Offer(NamedTuple):
@@ -174,7 +176,8 @@ class Quotation:
 
     ``price`` is the expected cost of the samples asked for, from the mean over this run so far; a
     unit is absent from it until something was measured. ``spent`` is the problem's usage so far. ``offer`` is
-    that of the controller that was asked.
+    that of the controller that was asked. ``takes`` are the seconds, with a margin, that the samples of
+    ``timed`` take from now on; None before the first have ended.
     """
 
     price: Mapping[str, float]
@@ -182,6 +185,7 @@ class Quotation:
     limit: Mapping[str, float]
     spent: Usage
     offer: Offer | None = None
+    takes: float | None = None
 
     def short(self, asked: Quote) -> str | None:
         """Return why the funds are low for what was asked; None when they are not."""
@@ -338,7 +342,8 @@ class Progress(NamedTuple):
     ``tokens``: they were decoded. ``cached`` counts prompt tokens served from the prefix cache; it comes with
     ``finish``, so that nobody knows it of a request that was aborted.
     ``certainties`` are KL(uniform || p) in nats, p the model's own distribution of each token. ``reused``
-    counts those of ``tokens`` that were decoded for another request.
+    counts those of ``tokens`` that were decoded for another request in this run, and are in its books;
+    ``played`` those that come from a pool of samples, and are in the books as if they were decoded.
     """
 
     id: str
@@ -350,3 +355,4 @@ class Progress(NamedTuple):
     reason: str = ""
     certainties: tuple[float, ...] = ()
     reused: int = 0
+    played: int = 0

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from ttsflow.arguments import budgeted, engine_of, group_of, on_hardware, part_of, sampling_of, strategy_of
 from ttsflow.assemble import assemble
 from ttsflow.choosers import check_gold
 from ttsflow.errors import ConfigError, EngineDead
@@ -39,8 +40,10 @@ class Pipeline:
     hub id or "demo"; ``engine`` holds further engine settings, or names another engine. ``verifier`` is a
     name or a mapping. ``kind`` says what an answer is: number, math, choice or text; ``chat`` whether a
     question is put as a chat message or continued as raw text. A ``task`` replaces both and brings its
-    own problems. ``sampling`` is the name of a preset or, like ``budget``, a mapping
-    as in the config.
+    own problems. ``sampling`` is the name of a preset or a mapping as in the config. So is ``budget``, whose
+    mapping may start from a preset by the key ``preset``. ``cost`` are further cost models by name. ``meter``
+    counts joules, which ``attribution`` shares out, and ``load`` is what controllers know of others: each is
+    the name of a config file, or a mapping.
 
     Raises ``ConfigError``, ``MissingExtra`` and ``PluginError`` at once; the model is loaded by the
     first question and stays loaded for other pipelines of the same engine settings.
@@ -58,23 +61,31 @@ class Pipeline:
         kind: Kind = "number",
         chat: bool = True,
         sampling: str | Mapping[str, Any] | None = None,
-        budget: Mapping[str, Any] | None = None,
+        budget: str | Mapping[str, Any] | None = None,
+        cost: Mapping[str, Any] | None = None,
+        meter: str | Mapping[str, Any] | None = None,
+        attribution: str = "token_share",
+        load: str | Mapping[str, Any] | None = None,
         seed: int = 0,
         concurrency: int = 8,
         config_dir: str | None = None,
         **settings: Any,
     ) -> None:
-        own_task = _part(task, "task")
+        own_task = part_of(task, "task")
         self._plain = None if own_task else Plain(kind=kind, chat=chat)
         if isinstance(engine, Mapping) and engine.get("use") == "sim" and sampling is None:
             sampling = "simulated"
+        drawn = sampling_of(sampling, engine)
         mapping: dict[str, Any] = {
-            "strategy": _strategy(strategy, settings, config_dir),
-            "engine": _on(hardware, _engine(model, _part(engine, "engine"))),
+            "strategy": strategy_of(strategy, settings, config_dir),
+            "engine": on_hardware(hardware, engine_of(model, part_of(engine, "engine"))),
             "task": own_task,
-            "verifier": _part(verifier, "verifier"),
-            "sampling": _sampling(sampling, engine),
-            "budget": _mapping(budget, "budget"),
+            "verifier": part_of(verifier, "verifier"),
+            "sampling": drawn,
+            **budgeted(budget, cost, drawn, config_dir),
+            "meter": group_of(meter, "meter", config_dir),
+            "load": group_of(load, "load", config_dir),
+            "attribution": attribution,
             "seed": seed,
             "concurrency": concurrency,
             "choices": {"strategy": strategy} if isinstance(strategy, str) else {},
@@ -86,9 +97,9 @@ class Pipeline:
 
         Raises ``ModelError`` and ``EngineDead`` when the engine cannot work.
         """
-        run = self.run([question])
-        if run.summary.error is not None:
-            raise EngineDead(run.summary.error)
+        run, dead = self._run([question], None)
+        if dead is not None:
+            raise EngineDead(dead)
         return run.results[0]
 
     def run(
@@ -100,8 +111,15 @@ class Pipeline:
         """Run all problems: texts, mappings with prompt, gold and id, or ``Problem``; default: the task's.
 
         ``trace`` is a file that events are appended to. Raises ``ModelError``. When the engine dies
-        midway, the problems left are failed with the reason, which is also ``summary.error``.
+        midway, the problems left are failed with the reason, which is also ``summary.error``; when the
+        breaker of the budget ends the run, they are deferred with it.
         """
+        return self._run(problems, trace)[0]
+
+    def _run(
+        self, problems: Iterable[str | Mapping[str, Any] | Problem] | None, trace: str | Path | None
+    ) -> tuple[Run, str | None]:
+        """Return the run, and why its engine died if it did."""
         setup = replace(self.setup, task=self._task(problems))
         todo = list(setup.task.problems())[: setup.limit]
         check_gold(setup.strategy, setup.task, todo)
@@ -117,19 +135,19 @@ class Pipeline:
         done.sort(key=lambda result: place[result.id])
         summary = summarize(
             done,
-            status="failed" if session.dead else "complete",
+            status="failed" if session.error else "complete",
             names=setup.names,
             seed=setup.seed,
             fingerprint=name,
             planned=len(todo),
             wall_seconds=session.wall_seconds,
             versions=found,
-            error=session.dead,
+            error=session.error,
             work=session.work,
             joules_source=session.joules_source,
             exact=session.exact,
         )
-        return Run(tuple(done), summary)
+        return Run(tuple(done), summary), session.dead
 
     def _task(self, problems: Iterable[Any] | None) -> Task:
         if self._plain is None:
@@ -147,70 +165,3 @@ class Pipeline:
                     f"a text, a mapping or a Problem is wanted, got {item!r}.", f"problems.{place}"
                 )
         return replace(self._plain, items=items)
-
-
-def _strategy(
-    strategy: str | Mapping[str, Any], settings: Mapping[str, Any], config_dir: str | None
-) -> dict[str, Any]:
-    for reserved in {"use", "name"} & set(settings):
-        raise ConfigError(f"a strategy has no setting '{reserved}'; name it by the first argument.", reserved)
-    from ttsflow import config  # noqa: PLC0415 - Hydra is loaded for whoever makes a pipeline
-
-    if isinstance(strategy, str):
-        return config.strategy(strategy, settings, config_dir)
-    if not isinstance(strategy, Mapping):
-        raise ConfigError(f"a strategy is a name or a mapping, got {strategy!r}.", "strategy")
-    return config.strategy_of({**strategy, **settings}, config_dir)
-
-
-def _sampling(sampling: str | Mapping[str, Any] | None, engine: Any) -> dict[str, Any]:
-    """Return the settings of a preset, or those that go with an engine named and not described."""
-    named = isinstance(engine, str) and sampling is None
-    if not (named or isinstance(sampling, str)):
-        return _mapping(sampling, "sampling")
-    from ttsflow import config  # noqa: PLC0415 - Hydra is loaded for whoever makes a pipeline
-
-    words = [f"engine={engine}"] if named else [f"sampling={sampling}"]
-    return dict(config.compose(words)["sampling"])
-
-
-def _mapping(value: Any, name: str) -> dict[str, Any]:
-    if value is not None and not isinstance(value, Mapping):
-        raise ConfigError(f"a mapping of settings is wanted, got {value!r}.", name)
-    return dict(value or {})
-
-
-def _part(value: Any, name: str) -> dict[str, Any] | None:
-    """Return a part's mapping; a bare name is a part without settings."""
-    if value is None:
-        return None
-    return {"use": value} if isinstance(value, str) else _mapping(value, name)
-
-
-def _on(hardware: str | Mapping[str, Any] | None, engine: dict[str, Any]) -> dict[str, Any]:
-    """Return an engine with the device it simulates: a name of the config group, or its numbers."""
-    if engine["use"] != "sim":
-        if hardware is not None:
-            raise ConfigError("only engine='sim' simulates a device.", "hardware")
-        return engine
-    if hardware is not None and "hardware" in engine:
-        raise ConfigError("the device is given twice, by `hardware` and in `engine`.", "hardware")
-    if isinstance(hardware, Mapping):
-        return {**engine, "hardware": hardware}
-    if "hardware" in engine:
-        return engine
-    from ttsflow import config  # noqa: PLC0415 - Hydra is loaded for whoever makes a pipeline
-
-    words = ["engine=sim", *([] if hardware is None else [f"hardware={hardware}"])]
-    return {**engine, "hardware": config.compose(words)["hardware"]}
-
-
-def _engine(model: str | None, engine: Mapping[str, Any] | None) -> dict[str, Any]:
-    mapping = {"use": "vllm", **(engine or {})}
-    if model is not None:
-        if "model" in mapping:
-            raise ConfigError("the model is given twice, by `model` and in `engine`.", "model")
-        mapping["model"] = model
-    elif mapping["use"] == "vllm" and "model" not in mapping:
-        raise ConfigError("a model is needed: a folder, a hub id or 'demo'.", "model")
-    return mapping

@@ -12,7 +12,7 @@ from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra.errors import HydraException, MissingConfigException, OverrideParseException
 from hydra.plugins.config_source import ConfigLoadError
 from omegaconf import DictConfig
-from omegaconf.errors import InterpolationKeyError, OmegaConfBaseException
+from omegaconf.errors import InterpolationKeyError, MissingMandatoryValue, OmegaConfBaseException
 
 from ttsflow.errors import ConfigError, suggest
 from ttsflow.registry import Registry
@@ -77,6 +77,8 @@ def _bad_key(error: OmegaConfBaseException) -> ConfigError:
         known = [name for name in _keys(error, None) if name != "hydra"]
         hint = suggest(key, known) if known else "Nothing can be set below it."
         return ConfigError(f"there is no setting '{key}'. {hint}", path)
+    if isinstance(error, MissingMandatoryValue):
+        return ConfigError(f"it has no default, and has to be set: {path}=...", path)
     return ConfigError(reason, path)
 
 

@@ -18,10 +18,16 @@ def _closed_at_the_end():
     warm.close_all()
 
 
+@pytest.fixture(scope="session")
+def open_engine():
+    """Return what gives the shared engine, reset; it is opened again if a test has opened another one."""
+    return lambda: warm.acquire(PART)
+
+
 @pytest.fixture
-def engine():
-    """Return the shared engine, reset; it is opened again if a test has opened another one."""
-    return warm.acquire(PART)
+def engine(open_engine):
+    """Return the shared engine, reset."""
+    return open_engine()
 
 
 @pytest.fixture

@@ -1,12 +1,18 @@
 """Partly filled KV blocks on a real model: the same texts and scores, and fewer tokens computed."""
 
+import json
 import random
+import re
+import shutil
+import warnings
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from ttsflow.engines import warm
+from ttsflow.engines.demo_model import demo_model_path
 from ttsflow.engines.pooling import Pooling
 from ttsflow.engines.vllm import VLLM
 from ttsflow.errors import ModelError
@@ -15,11 +21,35 @@ from ttsflow.types import Sampling
 
 pytestmark = pytest.mark.engine
 
-PART = VLLM("demo", dtype="float32", seats=16, context=512, kv_gib=0.2, partial_blocks=24)
-#: So little that sequences are sent back.
-TIGHT = replace(PART, kv_gib=0.03, partial_blocks=3)
+LAYERS = 3
 #: 74 tokens: two whole blocks, and 10 of the third.
 PROMPT = "The quick brown fox jumps over the lazy dog. " * 7 + "Once upon a time"
+
+
+@pytest.fixture(scope="module")
+def part(tmp_path_factory):
+    """Return an engine with the first layers of the model: a step takes a third of the time.
+
+    What it says is no language, but hangs on every token before it, which is what matters here.
+    """
+    from safetensors.torch import load_file, save_file
+
+    source, folder = Path(demo_model_path()), tmp_path_factory.mktemp("few layers")
+    weights = load_file(source / "model.safetensors")
+    layer = re.compile(r"model\.layers\.(\d+)\.")
+    kept = {n: w for n, w in weights.items() if (m := layer.match(n)) is None or int(m[1]) < LAYERS}
+    save_file(kept, folder / "model.safetensors", metadata={"format": "pt"})
+    config = json.loads((source / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"num_hidden_layers": LAYERS}))
+    for name in ("tokenizer.json", "tokenizer_config.json", "generation_config.json"):
+        shutil.copy(source / name, folder)
+    return VLLM(str(folder), dtype="float32", seats=16, context=512, kv_gib=0.02, partial_blocks=24)
+
+
+@pytest.fixture(scope="module")
+def tight(part):
+    """Return one with so little memory that sequences are sent back."""
+    return replace(part, kv_gib=0.003, partial_blocks=3)
 
 
 @contextmanager
@@ -73,8 +103,8 @@ def grow(engine, rounds, *, width=4, keep=2, stop=(), length=12):
 
 
 @pytest.mark.parametrize(("stop", "rounds"), [((), 2), ((" a", "e"), 3)], ids=["by length", "by stop string"])
-def test_continuations_read_what_is_new_alone(stop, rounds):
-    engine = warm.acquire(PART)
+def test_continuations_read_what_is_new_alone(part, stop, rounds):
+    engine = warm.acquire(part)
     with without(engine), computing(engine) as plain:
         texts = grow(engine, rounds, stop=stop, length=16)
     engine.reset()
@@ -86,16 +116,16 @@ def test_continuations_read_what_is_new_alone(stop, rounds):
     assert plain["tokens"] - kept["tokens"] > 150
 
 
-def test_the_first_of_many_equal_prompts_reads_for_all():
-    engine = warm.acquire(PART)
+def test_the_first_of_many_equal_prompts_reads_for_all(part):
+    engine = warm.acquire(part)
     with computing(engine) as kept:
         texts = grow(engine, 1, width=12)
     # All of the prompt but its last token, which is where a text's own first one comes from, is read once.
     assert kept["tokens"] == 73 + sum(map(len, texts.values()))
 
 
-def test_nothing_is_kept_over_a_reset():
-    engine = warm.acquire(PART)
+def test_nothing_is_kept_over_a_reset(part):
+    engine = warm.acquire(part)
     grow(engine, 1)
     engine.reset()
     with computing(engine) as kept:
@@ -103,8 +133,8 @@ def test_nothing_is_kept_over_a_reset():
     assert kept["tokens"] == 73 + sum(map(len, texts.values()))
 
 
-def test_few_places_and_sequences_sent_back():
-    engine = warm.acquire(TIGHT)
+def test_few_places_and_sequences_sent_back(tight):
+    engine = warm.acquire(tight)
     with without(engine), computing(engine) as plain:
         texts = grow(engine, 2, width=6, length=30)
     engine.reset()
@@ -114,7 +144,7 @@ def test_few_places_and_sequences_sent_back():
     assert kept["tokens"] < plain["tokens"]
 
 
-def test_a_random_crowd_says_what_it_says_without():
+def test_a_random_crowd_says_what_it_says_without(tight):
     """Prompts that begin alike, submitted at random, some given up: blocks change hands all the time."""
 
     def play(engine):
@@ -142,7 +172,7 @@ def test_a_random_crowd_says_what_it_says_without():
                 live.discard(gone)
         return texts
 
-    engine = warm.acquire(TIGHT)
+    engine = warm.acquire(tight)
     with without(engine):
         plain = play(engine)
     engine.reset()
@@ -153,9 +183,9 @@ def test_a_random_crowd_says_what_it_says_without():
         assert tokens[:short] == kept[name][:short]
 
 
-def test_a_verifier_reads_what_is_new_alone():
-    part = Pooling(PART, words={"good": " yes", "bad": " no"}, per_token=True)
-    pooler = part.open()
+def test_a_verifier_reads_what_is_new_alone(part):
+    pooling = Pooling(part, words={"good": " yes", "bad": " no"}, per_token=True)
+    pooler = pooling.open()
     try:
         scheduler = pooler._core.engine_core.engine_core.scheduler
         head = pooler.tokenize(PROMPT)
@@ -186,8 +216,10 @@ def test_a_verifier_reads_what_is_new_alone():
         pooler.close()
 
 
-def test_a_vllm_that_has_no_place_for_a_store_is_closed_and_says_so(monkeypatch, request):
-    from ttsflow.engines import vllm_tails
+def test_a_vllm_that_has_no_place_for_a_store_is_closed_and_says_so(part, monkeypatch, request):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from ttsflow.engines import vllm_tails
 
     attached = []
 
@@ -197,8 +229,8 @@ def test_a_vllm_that_has_no_place_for_a_store_is_closed_and_says_so(monkeypatch,
 
     warm.close_all()
     monkeypatch.setattr(vllm_tails, "attach", attach)
-    with pytest.raises(ModelError, match=r"could not load 'demo'.*no such scheduler"):
-        PART.open()
+    with pytest.raises(ModelError, match=r"could not load .*no such scheduler"):
+        part.open()
     assert len(attached) == 1
     monkeypatch.undo()
     # The one that the tests after these go on with.

@@ -58,7 +58,32 @@ def run(engine, setup, folder=None, concurrency=2):
     return results, events
 
 
-@pytest.mark.parametrize("strategy", SETTINGS)
+#: Those that draw whole samples, all of them: of one lineage, so that what majority voting has they have too.
+SAMPLED = ("single", "majority", "best_of_n", "weighted_majority", "cisc", "self_certainty", "deepconf")
+
+
+@pytest.fixture(scope="module")
+def drawn(open_engine, tmp_path_factory):
+    """Return the samples of majority voting at n = 4, by problem and place: seed, text and how it ended."""
+    _, events = run(open_engine(), setup_of("majority"), tmp_path_factory.mktemp("drawn"))
+    return samples(events)
+
+
+def samples(events):
+    return {(e["problem"], *e["path"]): (e["seed"], e["text"], e["finish"]) for e in events}
+
+
+@pytest.mark.parametrize("strategy", SAMPLED)
+def test_all_draw_the_same_samples_and_every_token_is_counted(engine, counting, drawn, strategy, tmp_path):
+    with counting(engine) as count:
+        results, events = run(engine, setup_of(strategy), tmp_path)
+    assert sum(result.usage.decoded for result in results.values()) == count[0] > 0
+    assert all(result.outcome != "failed" for result in results.values()), results
+    wanted = 1 if strategy == "single" else 4
+    assert samples(events) == {key: value for key, value in drawn.items() if key[1] < wanted}
+
+
+@pytest.mark.parametrize("strategy", [name for name in SETTINGS if name not in SAMPLED])
 def test_twice_the_same_and_every_token_counted(engine, counting, strategy):
     setup = setup_of(strategy)
     with counting(engine) as count:

@@ -13,42 +13,13 @@ from ttsflow.engines.utilisation import CPUMeter, GPUMeter, gpu_meter
 from ttsflow.pipeline import Pipeline
 from ttsflow.session import Session
 from ttsflow.testing import FakeEngine, FakeEnginePart
-
-
-class NVML:
-    """A driver with two GPUs that are busy in turns; ``broken`` names the call that fails."""
-
-    class NVMLError(Exception):
-        pass
-
-    def __init__(self, broken=None):
-        self.broken, self.open, self.looks = broken, 0, 0
-
-    def _call(self, name):
-        if name == self.broken:
-            raise self.NVMLError(name)
-
-    def nvmlInit(self):  # noqa: N802
-        self._call("init")
-        self.open += 1
-
-    def nvmlShutdown(self):  # noqa: N802
-        self.open -= 1
-
-    def nvmlDeviceGetHandleByUUID(self, uuid):  # noqa: N802
-        self._call("handle")
-        return {"GPU-a": 0, "GPU-b": 1}[uuid]
-
-    def nvmlDeviceGetUtilizationRates(self, handle):  # noqa: N802
-        self._call("rates")
-        self.looks += 1
-        return SimpleNamespace(gpu=(80, 20)[handle], memory=1)
+from ttsflow.testing.boards import Boards
 
 
 @pytest.fixture
 def nvml(monkeypatch):
-    def install(broken=None):
-        made = NVML(broken)
+    def install(*broken):
+        made = Boards(*broken)
         monkeypatch.setitem(sys.modules, "pynvml", made)
         return made
 

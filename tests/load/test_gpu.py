@@ -10,56 +10,9 @@ import pytest
 from ttsflow.errors import ConfigError, MissingExtra
 from ttsflow.load import gpu
 from ttsflow.load.gpu import NVMLLoad, NVMLMonitor
+from ttsflow.testing.boards import Boards
 
 OTHER = 4_000_000  # above the highest id of a process
-
-
-class NVML:
-    """A driver with two GPUs; ``broken`` names the call that fails."""
-
-    NVML_ERROR_NOT_FOUND = 6
-
-    class NVMLError(Exception):
-        def __init__(self, value):
-            super().__init__(f"error {value}")
-            self.value = value
-
-    def __init__(self, broken=None):
-        self.broken, self.open, self.looks = broken, 0, 0
-        self.samples = {0: [], 1: []}
-
-    def _call(self, name):
-        if name == self.broken:
-            raise self.NVMLError(3)
-
-    def nvmlInit(self):  # noqa: N802
-        self._call("init")
-        self.open += 1
-
-    def nvmlShutdown(self):  # noqa: N802
-        self.open -= 1
-
-    def nvmlDeviceGetCount(self):  # noqa: N802
-        return 2
-
-    def nvmlDeviceGetHandleByIndex(self, index):  # noqa: N802
-        if index > 1:
-            raise self.NVMLError(2)
-        return index
-
-    def nvmlDeviceGetHandleByUUID(self, uuid):  # noqa: N802
-        return {"GPU-a": 0, "GPU-b": 1}[uuid]
-
-    def nvmlDeviceGetUtilizationRates(self, handle):  # noqa: N802
-        return SimpleNamespace(gpu=(80, 20)[handle], memory=1)
-
-    def nvmlDeviceGetProcessUtilization(self, handle, since):  # noqa: N802
-        self._call("processes")
-        self.looks += 1
-        found = [sample for sample in self.samples[handle] if sample.timeStamp > since]
-        if not found:
-            raise self.NVMLError(self.NVML_ERROR_NOT_FOUND)
-        return found
 
 
 def sample(pid, share, when):
@@ -70,8 +23,8 @@ def sample(pid, share, when):
 def nvml(monkeypatch):
     monkeypatch.setattr(gpu, "_numbered_as_nvml_does", lambda: True)
 
-    def install(broken=None):
-        made = NVML(broken)
+    def install(*broken):
+        made = Boards(*broken)
         monkeypatch.setitem(sys.modules, "pynvml", made)
         return made
 
@@ -85,7 +38,7 @@ def at(made, smooth=0.0, own=frozenset({7}), devices=(0,), **more):
 
 
 def test_others_count_and_own_do_not():
-    made = NVML()
+    made = Boards()
     made.samples[0] = [sample(7, 60, 999.5), sample(8, 10, 999.4), sample(8, 30, 999.6), sample(9, 5, 999.5)]
     _, monitor = at(made)
     assert monitor.read(0.0, 0) == pytest.approx(0.35)
@@ -94,7 +47,7 @@ def test_others_count_and_own_do_not():
 
 
 def test_more_than_all_is_all_and_old_samples_are_idle():
-    made = NVML()
+    made = Boards()
     made.samples[0] = [sample(8, 90, 999.5), sample(9, 90, 999.5)]
     clock, monitor = at(made)
     assert monitor.read(0.0, 0) == 1.0
@@ -108,11 +61,11 @@ def test_more_than_all_is_all_and_old_samples_are_idle():
 
 
 def test_what_was_known_stays_when_the_driver_fails():
-    made = NVML()
+    made = Boards()
     made.samples[0] = [sample(8, 40, 999.9)]
     clock, monitor = at(made)
     assert monitor.read(0.0, 0) == 0.4
-    made.broken = "processes"
+    made.broken = {"processes"}
     clock.now += 1
     assert monitor.read(0.0, 0) == 0.4
 

@@ -6,55 +6,12 @@ from types import SimpleNamespace
 
 import pytest
 
-
-class NVML:
-    """Stands for the module ``pynvml``: GPU 0 and 1 with ``energy`` in mJ and ``power`` in mW.
-
-    ``broken`` names the calls that fail; ``open`` counts who has started it and not let go.
-    """
-
-    class NVMLError(Exception):
-        pass
-
-    def __init__(self):
-        self.broken = set()
-        self.energy = [1_000_000, 5_000_000]
-        self.power = [100_000, 50_000]
-        self.count = 2
-        self.open = self.looks = 0
-
-    def _call(self, name):
-        if name in self.broken:
-            raise self.NVMLError(f"{name} is out of order")
-
-    def nvmlInit(self):  # noqa: N802
-        self._call("init")
-        self.open += 1
-
-    def nvmlShutdown(self):  # noqa: N802
-        self.open -= 1
-
-    def nvmlDeviceGetCount(self):  # noqa: N802
-        self._call("count")
-        return self.count
-
-    def nvmlDeviceGetHandleByIndex(self, index):  # noqa: N802
-        self._call("handle")
-        return index
-
-    def nvmlDeviceGetTotalEnergyConsumption(self, handle):  # noqa: N802
-        self._call("energy")
-        return self.energy[handle]
-
-    def nvmlDeviceGetPowerUsage(self, handle):  # noqa: N802
-        self._call("power")
-        self.looks += 1
-        return self.power[handle]
+from ttsflow.testing.boards import Boards
 
 
 @pytest.fixture
 def nvml(monkeypatch):
-    made = NVML()
+    made = Boards()
     monkeypatch.setitem(sys.modules, "pynvml", made)
     return made
 

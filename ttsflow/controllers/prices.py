@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ttsflow.control import Asking
+from ttsflow.costs.calibrated import is_calibration, load_json, parse_calibration
 from ttsflow.costs.online import OnlineCost
 from ttsflow.errors import ConfigError, DataError
 
@@ -21,6 +21,8 @@ _START = "prices.start"
 #: What a run writes into its folder.
 LEARNT = "learnt.json"
 
+_WRITERS = f"a run with a controller writes {LEARNT}, and `ttsflow calibrate` a profile"
+
 
 @dataclass(frozen=True, slots=True)
 class Prices:
@@ -29,7 +31,8 @@ class Prices:
     ``forgetting``: what a measurement still weighs after the next one. ``beta``: standard deviations of the
     margin that is set aside above the price. ``prior``, where they are known beforehand, are the price of a
     query, that of a sample in it, and what full load adds to each. ``start`` is the file
-    `learnt.json` of an earlier run: where its prices were at the end these begin.
+    `learnt.json` of an earlier run, where its prices were at the end these begin, or one of
+    ``ttsflow calibrate``, whose costs are then the ``prior``.
     """
 
     forgetting: float = 0.98
@@ -51,11 +54,16 @@ def open_prices(settings: Prices, unit: str) -> OnlineCost:
     """Return prices in ``unit`` that begin as the settings say. Raises ``DataError`` for a file of none."""
     if settings.start is None:
         return OnlineCost(forgetting=settings.forgetting, beta=settings.beta, prior=settings.prior)
-    saved = read_learnt(settings.start, "prices", unit, _START)
+    path = Path(settings.start).expanduser()
+    saved = load_json(path, _START, _WRITERS, "prices")
+    if is_calibration(saved):
+        known = parse_calibration(saved, path, unit, _START)
+        return OnlineCost(forgetting=settings.forgetting, beta=settings.beta, prior=known.cost)
+    learnt = _check_learnt(saved, path, "prices", _START, unit=unit, how=_WRITERS)
     try:
-        return OnlineCost.from_state(_under(saved["prices"], settings))
+        return OnlineCost.from_state(_under(learnt["prices"], settings))
     except ValueError as error:
-        raise DataError(f"{settings.start}: {error}", _START) from error
+        raise DataError(f"{path}: {error}", _START) from error
 
 
 def read_learnt(file: str, what: str, unit: str, setting: str) -> Mapping[str, Any]:
@@ -64,17 +72,16 @@ def read_learnt(file: str, what: str, unit: str, setting: str) -> Mapping[str, A
     Raises ``DataError`` for a file that does not hold that, and ``ConfigError`` for another unit; both say
     that ``setting`` named the file.
     """
-    path = Path(file).expanduser()
-    try:
-        saved: Any = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise DataError(
-            f"{path}: there is no such file; a run with a controller writes {LEARNT}.", setting
-        ) from None
-    except (OSError, ValueError) as error:
-        raise DataError(f"{path}: {what} cannot be read: {type(error).__name__}: {error}", setting) from error
+    path, how = Path(file).expanduser(), f"a run with a controller writes {LEARNT}"
+    return _check_learnt(load_json(path, setting, how, what), path, what, setting, unit=unit, how=how)
+
+
+def _check_learnt(
+    saved: Any, path: Path, what: str, setting: str, *, unit: str, how: str
+) -> Mapping[str, Any]:
+    """Return what was read from ``path``; raises as ``read_learnt``, and says ``how`` to get a file."""
     if not isinstance(saved, Mapping) or not isinstance(saved.get(what), Mapping):
-        raise DataError(f"{path}: it holds no {what}; a run with a controller writes {LEARNT}.", setting)
+        raise DataError(f"{path}: it holds no {what}; {how}.", setting)
     if saved.get("unit") != unit:
         raise ConfigError(f"{path} has {what} in {saved.get('unit')}, and this run counts {unit}.", setting)
     return saved

@@ -13,14 +13,13 @@ from ttsflow.controllers.online import REFERENCE
 from ttsflow.controllers.prices import Prices, open_prices, short_of
 from ttsflow.costs.online import OnlineCost
 from ttsflow.errors import ConfigError
-from ttsflow.load.forecast import PRIOR, Forecast
+from ttsflow.load.forecast import FIFTHS, PRIOR, Forecast
 from ttsflow.ops import Offer
 from ttsflow.strategies.climbing import LARGEST, effort
+from ttsflow.strategies.rungs import check_rungs, rungs_to
 
 __all__ = ["Reserve"]
 
-#: At which quantiles of the loads to come spending is foreseen, each standing for a fifth of them.
-_FIFTHS = (0.1, 0.3, 0.5, 0.7, 0.9)
 #: How many questions ago what was spent weighs 1/e.
 _MEMORY = 30.0
 #: Prices per decade at which effort is worked out; between two of them it is a line in the logarithm.
@@ -51,8 +50,7 @@ class Reserve:
     def __post_init__(self) -> None:
         if not 1 <= self.n <= LARGEST:
             raise ConfigError(f"plans are made for 1 to {LARGEST} samples, got {self.n}.", "n")
-        if not self.rungs or self.rungs[0] < 1 or sorted(set(self.rungs)) != [*self.rungs]:
-            raise ConfigError(f"numbers of samples that rise from at least 1, got {[*self.rungs]}.", "rungs")
+        check_rungs(self.rungs)
         if not 0 < self.quantile <= 1:
             raise ConfigError(f"a share above 0 and up to 1, got {self.quantile}.", "quantile")
         if not 1 <= self.window <= 1e9:
@@ -70,7 +68,7 @@ class _Reserve:
     def __init__(self, part: Reserve, unit: str, prices: OnlineCost) -> None:
         self._unit = unit
         self._prices = prices
-        self._rungs = (*(rung for rung in part.rungs if rung < part.n), part.n)
+        self._rungs = rungs_to(part.rungs, part.n)
         # The worst that is possible stays so, however long it was not seen.
         self._worst = Forecast(part.quantile, 1e6, part.loads)
         self._usual = Forecast(0.5, part.window, part.loads)
@@ -128,8 +126,8 @@ class _Reserve:
 
     def _set_rate(self, asking: Asking) -> None:
         """Choose the rate at which the funds last."""
-        ahead = Counter(self._line(load) for load in self._usual.at(_FIFTHS))
-        funds = len(_FIFTHS) * asking.left / asking.ahead / self._factor
+        ahead = Counter(self._line(load) for load in self._usual.at(FIFTHS))
+        funds = len(FIFTHS) * asking.left / asking.ahead / self._factor
         usual = 1 / max(each for _, each in ahead)
         low, high = 1e-6 * usual, 10 * usual
         for _ in range(24):

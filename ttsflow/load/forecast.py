@@ -10,10 +10,13 @@ import numpy as np
 
 from ttsflow.errors import ConfigError
 
-__all__ = ["PRIOR", "Forecast"]
+__all__ = ["FIFTHS", "PRIOR", "Forecast"]
 
 #: One each of the loads of a published schedule: a high quantile of them is a cautious beginning.
 PRIOR = (0.0, 0.25, 0.55, 0.85)
+
+#: Quantiles that each stand for a fifth of the values to come.
+FIFTHS = (0.1, 0.3, 0.5, 0.7, 0.9)
 
 #: What weighs less than this, against 1 for the newest, is forgotten.
 _LEAST = 1e-4

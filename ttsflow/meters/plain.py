@@ -6,7 +6,12 @@ from dataclasses import dataclass
 
 from ttsflow.sensors import EnergyMeter
 
-__all__ = ["NoMeter", "joules_source"]
+__all__ = ["UNMETERED", "NoMeter", "joules_source"]
+
+UNMETERED = (
+    "joules are counted by a meter, and this run has none. Choose one with meter=nvml, power, rapl or model "
+    "(see `ttsflow list meter`)."
+)
 
 
 @dataclass(frozen=True, slots=True)

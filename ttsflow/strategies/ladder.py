@@ -16,6 +16,7 @@ from ttsflow.strategies.aggregate import voters
 from ttsflow.strategies.climbing import LARGEST, plan
 from ttsflow.strategies.flow import Steps
 from ttsflow.strategies.generate import MOST
+from ttsflow.strategies.rungs import check_rungs, rungs_to
 from ttsflow.strategies.worth import rates, stability
 from ttsflow.types import State
 
@@ -40,6 +41,9 @@ class Ladder:
     that foresees further votes (``ttsflow.strategies.worth``): ``options`` is how many answers there can be,
     None for any number. A sample without an answer counts there as one that nobody shares; the urn has as
     many answers as were seen where that is more than ``options``.
+
+    ``latency`` is a target in seconds from the problem's start: a rung above the first one is climbed only if
+    its samples are expected to end by then, at the pace that samples of the run have, with a margin.
     """
 
     n: int = 8
@@ -51,10 +55,10 @@ class Ladder:
     alpha: float = 1.0
     options: int | None = None
     controller: ControllerPart | None = None
+    latency: float | None = None
 
     def __post_init__(self) -> None:
-        if not self.rungs or self.rungs[0] < 1 or sorted(set(self.rungs)) != [*self.rungs]:
-            raise ConfigError(f"numbers of samples that rise from at least 1, got {[*self.rungs]}.", "rungs")
+        check_rungs(self.rungs)
         if not 1 <= self.n <= MOST:
             raise ConfigError(f"between 1 and {MOST:,} samples are drawn, got {self.n:,}.", "n")
         if self.gain == "planned" and self.n > LARGEST:
@@ -71,14 +75,15 @@ class Ladder:
             raise ConfigError(f"a chance above 0 and up to 1, got {self.settled}.", "settled")
         if not 1 <= self.min_samples <= self.n:
             raise ConfigError(f"between 1 and n={self.n}, got {self.min_samples}.", "min_samples")
+        self._check_limits()
+
+    def _check_limits(self) -> None:
         if not 0 < self.alpha < math.inf:
             raise ConfigError(f"must be above 0 and finite, got {self.alpha}.", "alpha")
+        if self.latency is not None and not 0 < self.latency < math.inf:
+            raise ConfigError(f"a target is a number of seconds above 0, got {self.latency}.", "latency")
         if self.options is not None and self.options < 2:
             raise ConfigError(f"a vote is between at least 2 answers, got {self.options}.", "options")
-
-    @property
-    def _rungs(self) -> tuple[int, ...]:
-        return (*(rung for rung in self.rungs if rung < self.n), self.n)
 
     @property
     def demand(self) -> int:
@@ -89,11 +94,11 @@ class Ladder:
         """Draw samples as long as they are worth it."""
         while state.stopped is None:
             drawn = len({candidate.path for candidate in state.pool})
-            higher = [rung for rung in self._rungs if rung > drawn]
+            higher = [rung for rung in rungs_to(self.rungs, self.n) if rung > drawn]
             if not higher:
                 return state
             votes = self._votes(state, drawn)
-            chosen: int | str = self._settled(votes, drawn) or (yield from self._next(votes, drawn, higher))
+            chosen: int | str = self._settled(votes, drawn) or (yield from self._timely(votes, drawn, higher))
             if isinstance(chosen, str):
                 if self.controller is not None:
                     # Nothing stays set aside for samples that are not drawn.
@@ -122,17 +127,40 @@ class Ladder:
             return None
         return f"settled: the leader wins the vote of {self.n} with a chance of {chance:.3f}"
 
+    def _timely(self, votes: Sequence[int], drawn: int, higher: Sequence[int]) -> _Word:
+        """Return to which rung to draw of those that can be reached in time, or why to none."""
+        if self.latency is None:
+            return (yield from self._next(votes, drawn, higher))
+        # Without any sample there would be no answer, late or not.
+        reached = [] if drawn else [higher[0]]
+        late = ""
+        for rung in higher[len(reached) :]:
+            timed: Quotation = yield Quote(timed=rung - drawn)
+            left = self.latency - timed.spent.seconds
+            if timed.takes is not None and timed.takes <= left:
+                reached.append(rung)
+            elif not late:
+                told = "an unknown time" if timed.takes is None else f"up to {timed.takes:.4g} s"
+                late = (
+                    f"latency: {rung - drawn} more would take {told}, and {max(0.0, left):.4g} of "
+                    f"{self.latency:.4g} s are left"
+                )
+        return (yield from self._next(votes, drawn, reached)) if reached else late
+
     def _next(self, votes: Sequence[int], drawn: int, higher: Sequence[int]) -> _Word:
         """Return to which rung to draw, or why to none; what that costs is set aside."""
         if self.controller is None:
-            return self._worthy(votes, {rung: float(rung - drawn) for rung in higher}, drawn, self.worth)
+            costs = {rung: float(rung - drawn) for rung in higher}
+            return self._at_most(self._worthy(votes, costs, drawn, self.worth), higher)
         offers: dict[int, Offer] = {}
         for rung in higher if self.gain != "one_rung" else higher[:1]:
             offers[rung] = yield from self._ask(rung - drawn)
         first = offers[higher[0]]
         if first.refused is not None:
             return first.refused
-        costs = {rung: offer.expected for rung, offer in offers.items() if offer.expected}
+        # A rung that is refused is worth nothing; a plan needs its price all the same.
+        counted = [r for r, offer in offers.items() if offer.refused is None or self.gain == "planned"]
+        costs = {rung: price for rung in counted if (price := offers[rung].expected)}
         chosen = self._worthy(votes, costs, drawn, first.rate) if costs else higher[0]
         if isinstance(chosen, str):
             return chosen
@@ -141,6 +169,11 @@ class Ladder:
         if granted != [*offers][-1]:
             yield from self._ask(granted - drawn)
         return granted
+
+    @staticmethod
+    def _at_most(chosen: int | str, allowed: Sequence[int]) -> int | str:
+        """Return the highest rung that is allowed up to the one that was chosen."""
+        return chosen if isinstance(chosen, str) else max(rung for rung in allowed if rung <= chosen)
 
     def _ask(self, samples: int) -> Generator[Op, Reply, Offer]:
         quotation: Quotation = yield Quote(samples, by=self.controller)
@@ -158,7 +191,7 @@ class Ladder:
             fixed = max(0.0, costs[low] - each * (low - drawn))
             rung, _ = plan(
                 votes,
-                self._rungs,
+                rungs_to(self.rungs, self.n),
                 fixed=fixed * rate,
                 each=each * rate,
                 alpha=self.alpha,

@@ -54,6 +54,10 @@ SLOPE = 3.25
 CALIBRATED = Prices(prior=(QUERY, SAMPLE, SLOPE * QUERY, SLOPE * SAMPLE))
 
 
+#: Every number of samples; with it goes an urn in which samples agree more often, as they do.
+FINE = (1, 2, 3, 4, 5, 6, 7, 8)
+
+
 class Row(NamedTuple):
     """A way to decide: a stage, and whether its controller sees the load."""
 
@@ -64,6 +68,14 @@ class Row(NamedTuple):
 ROWS: Mapping[str, Row] = {
     "reserve": Row(Ladder(gain="planned", controller=Reserve(prices=CALIBRATED))),
     "reserve, cold": Row(Ladder(gain="planned", controller=Reserve())),
+    "reserve, finer": Row(
+        Ladder(
+            gain="planned",
+            rungs=FINE,
+            alpha=0.5,
+            controller=Reserve(prices=CALIBRATED, rungs=FINE, alpha=0.5),
+        )
+    ),
     "online": Row(Ladder(controller=Online())),
     "online, one rung": Row(Ladder(gain="one_rung", controller=Online())),
     "online, no signal": Row(Ladder(controller=Online()), sees=False),

@@ -28,8 +28,9 @@ class Controlling:
 
     ``settle`` brings the books up to date before they are read, ``load`` gives that of others for a
     problem that asks. Samples that a budget ended midway tell nothing of a price, and are left out. The
-    others are told in the order in which they began, and a controller that begins without any price is asked
-    for nothing but first samples until the first queries are known: those that end first are short. Seconds
+    others are told in the order in which they began: those that end first are short. Until the first queries
+    are known a controller has nothing to go by, or what was known of other questions; till then it is asked
+    for single first samples, and for larger first queries of as many questions as have to be known. Seconds
     are counted as the run pays for them: problems side by side share each of them.
     """
 
@@ -54,8 +55,6 @@ class Controlling:
         self._queries: dict[ControllerPart, Queries[Case, tuple[int, float, float]]] = {
             part: Queries() for part in parts
         }
-        #: Controllers that had no price when they were first asked, by whether they had none.
-        self._cold: dict[ControllerPart, bool] = {}
         self._waiting: set[Case] = set()
         self._ahead = 0
 
@@ -75,7 +74,7 @@ class Controlling:
         if case not in self._waiting:
             self._settle()
             self.observe(case, now)
-        if self._waits(case, part):
+        if self._waits(case, part, op.samples):
             self._waiting.add(case)
             return None
         if case in self._waiting:
@@ -102,7 +101,6 @@ class Controlling:
             spent=spent[case],
         )
         offer = self._controllers[part].offer(asking)
-        self._cold.setdefault(part, offer.price is None)
         if not first and offer.refused is None:
             offer = self._own(case, unit, op.samples, offer, now)
         # What is refused is not set aside.
@@ -117,13 +115,13 @@ class Controlling:
             self._open[case] = _Open(part, Begun(load, account.own(now)))
         return replace(quotation, offer=offer)
 
-    def _waits(self, case: Case, part: ControllerPart) -> bool:
+    def _waits(self, case: Case, part: ControllerPart, samples: int) -> bool:
         """Return whether others that run have to end before this one is answered."""
         queries = self._queries[part]
-        if not self._cold.get(part) or queries.known >= FIRST or queries.runs(case):
+        if queries.known >= FIRST or queries.runs(case):
             return False
         # Whoever begins before any has ended belongs to the first ones.
-        begins = not case.account.requests and not queries.ended
+        begins = not case.account.requests and not queries.ended and (samples == 1 or queries.running < FIRST)
         return queries.running > 0 and not begins
 
     def _own(self, case: Case, unit: str, samples: int, offer: Offer, now: float) -> Offer:

@@ -11,7 +11,7 @@ __all__ = ["FIRST", "Queries"]
 K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
 
-#: So many queries have to be known before prices that were learnt from nothing are gone by.
+#: So many queries of a run have to be known before its prices are gone by.
 FIRST = 8
 
 

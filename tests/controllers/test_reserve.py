@@ -42,6 +42,8 @@ def test_it_is_what_it_says_it_is():
         ({"rungs": ()}, "rungs"),
         ({"rungs": (3, 1)}, "rungs"),
         ({"rungs": (0, 3)}, "rungs"),
+        ({"alpha": 0.0}, "alpha"),
+        ({"alpha": float("nan")}, "alpha"),
         ({"quantile": 0.0}, "quantile"),
         ({"quantile": 1.1}, "quantile"),
         ({"window": 0.5}, "window"),
@@ -109,6 +111,12 @@ def test_before_there_is_a_price_everything_is_granted_at_the_rate_of_atest():
 
 def rate(left, **settings):
     return opened(**settings).offer(asking(first=True, left=left)).rate
+
+
+def test_where_samples_agree_more_a_question_takes_less_and_the_rate_is_lower():
+    rates = [rate(2000.0, alpha=alpha) for alpha in (0.25, 1.0, 3.0)]
+    assert rates == sorted(rates)
+    assert rates[0] < 0.9 * rates[2]
 
 
 def test_the_rate_falls_when_funds_are_plentiful():

@@ -12,6 +12,7 @@ from ttsflow.ledger import Budget
 from ttsflow.load.written import TraceLoad
 from ttsflow.ops import Generate, Offer, Quote, Request
 from ttsflow.strategies.aggregate import Aggregate
+from ttsflow.strategies.allocate import Allocate
 from ttsflow.strategies.flow import Each, Sequence
 from ttsflow.strategies.generate import GenerateStage
 from ttsflow.strategies.ladder import Ladder
@@ -533,8 +534,9 @@ def test_queries_are_told_in_the_order_in_which_they_began(tools):
         assert [cost for _, _, cost in of(heard, "observe")] == lengths
 
 
-@pytest.mark.parametrize(("part", "told"), [(Cold, 8), (Heard, 0)])
-def test_further_samples_wait_for_the_first_questions_only_where_no_price_is_known(part, told):
+@pytest.mark.parametrize("part", [Cold, Heard])
+def test_further_samples_wait_for_the_first_questions(part):
+    """Also where there is a price: it is of other questions."""
     heard = part(price=1.0)
     run_fake(
         climbing(heard, gain="one_rung"), FakeTask(size=20).problems(), budget=tokens(1e9), concurrency=12
@@ -543,12 +545,18 @@ def test_further_samples_wait_for_the_first_questions_only_where_no_price_is_kno
     later = next(
         place for place, (kind, *data) in enumerate(heard.log) if kind == "offer" and not data[0].first
     )
-    before = kinds[:later].count("observe")
-    assert before >= told
-    if not told:
-        assert before < 8
+    assert kinds[:later].count("observe") >= 8
     firsts = [data[0].first for kind, *data in heard.log[:later] if kind == "offer"]
     assert firsts.count(True) == 12, "all that fit have begun, and nobody else"
+
+
+def test_of_larger_first_queries_no_more_begin_than_have_to_be_known():
+    heard = Heard(price=1.0)
+    strategy = Sequence({"draw": Allocate(heard, n=3, rungs=(3,)), "vote": Aggregate()})
+    results = run_fake(strategy, FakeTask(size=20).problems(), budget=tokens(1e9), concurrency=12)
+    kinds = [entry[0] for entry in heard.log]
+    assert kinds[: kinds.index("observe")].count("offer") == 8
+    assert {result.usage.requests for result in results.values()} == {3}
 
 
 def test_a_question_that_breaks_holds_up_nobody():

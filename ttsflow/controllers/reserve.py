@@ -34,13 +34,15 @@ class Reserve:
     those seen, each weighing 1 - 1 / ``window`` of the next, and of ``loads``, which are held to be possible
     from the start. Further samples have to add a rate in stability for a unit of cost. It is the one at which
     the funds that are left are spent on the questions that are left, at the same loads: what a question takes
-    at a rate is foreseen for votes of an urn and ladders of ``rungs`` up to ``n`` (``climbing.effort``), and
-    corrected by what questions have taken so far. ``retry`` and ``unit`` are those of ``online``.
+    at a rate is foreseen for votes of an urn with ``alpha`` and ladders of ``rungs`` up to ``n``
+    (``climbing.effort``), and corrected by what questions have taken so far. ``retry`` and ``unit`` are those
+    of ``online``.
     """
 
     unit: str | None = None
     n: int = 8
     rungs: tuple[int, ...] = (1, 3, 4, 6, 8)
+    alpha: float = 1.0
     quantile: float = 1.0
     window: float = 100.0
     loads: tuple[float, ...] = PRIOR
@@ -51,6 +53,8 @@ class Reserve:
         if not 1 <= self.n <= LARGEST:
             raise ConfigError(f"plans are made for 1 to {LARGEST} samples, got {self.n}.", "n")
         check_rungs(self.rungs)
+        if not 0 < self.alpha < math.inf:
+            raise ConfigError(f"must be above 0 and finite, got {self.alpha}.", "alpha")
         if not 0 < self.quantile <= 1:
             raise ConfigError(f"a share above 0 and up to 1, got {self.quantile}.", "quantile")
         if not 1 <= self.window <= 1e9:
@@ -69,6 +73,7 @@ class _Reserve:
         self._unit = unit
         self._prices = prices
         self._rungs = rungs_to(part.rungs, part.n)
+        self._alpha = part.alpha
         # The worst that is possible stays so, however long it was not seen.
         self._worst = Forecast(part.quantile, 1e6, part.loads)
         self._usual = Forecast(0.5, part.window, part.loads)
@@ -150,7 +155,7 @@ class _Reserve:
     def _spending(self, line: tuple[float, float], rate: float) -> float:
         """Return what a question of the urn costs at such prices and a rate."""
         fixed, each = line
-        queries, samples = _effort(self._rungs, round(fixed / each, 1), each * rate)
+        queries, samples = _effort(self._rungs, round(fixed / each, 1), each * rate, self._alpha)
         return queries * fixed + samples * each
 
     def observe(self, samples: int, load: float, cost: float) -> None:
@@ -185,11 +190,11 @@ class _Mean:
         return self._sum / self._weight if self._weight else 0.0
 
 
-def _effort(rungs: tuple[int, ...], ratio: float, each: float) -> tuple[float, float]:
+def _effort(rungs: tuple[int, ...], ratio: float, each: float, alpha: float) -> tuple[float, float]:
     """Return ``effort`` at a price of a sample between those at which it is worked out."""
     place = _PER_DECADE * math.log10(min(1e3, max(1e-7, each)))
     low = math.floor(place)
-    ends = [_at(rungs, ratio, low), _at(rungs, ratio, low + 1)]
+    ends = [_at(rungs, ratio, place, alpha) for place in (low, low + 1)]
     share = place - low
     return (
         ends[0][0] * (1 - share) + ends[1][0] * share,
@@ -197,6 +202,6 @@ def _effort(rungs: tuple[int, ...], ratio: float, each: float) -> tuple[float, f
     )
 
 
-def _at(rungs: Sequence[int], ratio: float, place: int) -> tuple[float, float]:
+def _at(rungs: Sequence[int], ratio: float, place: int, alpha: float) -> tuple[float, float]:
     each = 10 ** (place / _PER_DECADE)
-    return effort(tuple(rungs), ratio * each, each)
+    return effort(tuple(rungs), ratio * each, each, alpha)

@@ -2,12 +2,14 @@
 # make demo       five strategies on a real small model
 # make test       everything; engine tests load the model and run one after another
 # make test-fast  what needs no model and is not marked slow, on all cores; under a minute on two
+# make test-extras  launchers, sweepers and trackers of others, in an environment of its own (.venv-extras)
 # make lint       ruff and mypy
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+EXTRAS := .venv-extras
 # Compiling every file of torch and vLLM takes a minute; Python compiles the few that are used by itself.
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
 GPU := $(shell nvidia-smi >/dev/null 2>&1 && echo yes)
@@ -23,7 +25,7 @@ export OMP_NUM_THREADS ?= $(shell nproc)
 unexport PYTHONDONTWRITEBYTECODE
 .NOTPARALLEL:
 
-.PHONY: setup demo test test-fast lint
+.PHONY: setup demo test test-fast test-extras lint
 setup: $(READY)
 
 $(READY): requirements/cpu.txt requirements/dev.txt pyproject.toml
@@ -32,7 +34,7 @@ $(READY): requirements/cpu.txt requirements/dev.txt pyproject.toml
 	@$(PYTHON) -m venv $(VENV)
 ifeq ($(GPU),yes)
 	@echo "== vLLM for CUDA, and ttsflow (downloads several GB)"
-	@$(PIP) -r requirements/dev.txt -e '.[cuda,demo,plot]'
+	@$(PIP) -r requirements/dev.txt -e '.[cuda,demo,plot,report,parquet]'
 else
 	@echo "== torch for CPU (1 of 3)"
 	@$(PIP) --no-deps torch==2.13.0
@@ -48,11 +50,21 @@ demo: setup
 	$(BIN)/python benchmarks/demo.py
 
 test: setup
-	$(BIN)/python -m pytest $(PARALLEL) -m "not engine and not gpu"
+	$(BIN)/python -m pytest $(PARALLEL) -m "not engine and not gpu and not extras"
 	$(BIN)/python -m pytest -m "$(ENGINE_TESTS)"
 
 test-fast: setup
-	$(BIN)/python -m pytest $(PARALLEL) $(FEWER) -m "not engine and not install and not slow and not gpu"
+	$(BIN)/python -m pytest $(PARALLEL) $(FEWER) -m "not engine and not install and not slow and not gpu and not extras"
+
+test-extras: $(EXTRAS)/.ready
+	$(EXTRAS)/bin/python -m pytest -n 0 -m extras tests/extras
+
+$(EXTRAS)/.ready: requirements/extras.txt pyproject.toml
+	@rm -f $@
+	@echo "== virtual environment in $(EXTRAS)"
+	@$(PYTHON) -m venv $(EXTRAS)
+	@$(EXTRAS)/bin/python -m pip install --quiet --disable-pip-version-check -r requirements/extras.txt -e .
+	@touch $@
 
 lint: setup
 	$(BIN)/ruff check .

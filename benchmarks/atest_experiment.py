@@ -24,12 +24,17 @@ from replay_targets import SETS, Cards
 from rich.table import Table
 
 from ttsflow.control import Asking, Controller
+from ttsflow.controllers.calibrated import Calibrated
 from ttsflow.controllers.online import Online
 from ttsflow.controllers.prices import Prices
 from ttsflow.controllers.reserve import Reserve
+from ttsflow.costs import fitting
+from ttsflow.costs.calibrated import Calibration
 from ttsflow.listing import wide_console
+from ttsflow.metrics import rates
 from ttsflow.ops import Generate, Generated, Op, Quotation, Quote
 from ttsflow.recordings import read_recordings
+from ttsflow.strategies.allocate import Allocate
 from ttsflow.strategies.ladder import Ladder
 from ttsflow.testing import drive
 from ttsflow.types import Candidate, State, Usage
@@ -52,7 +57,7 @@ CALIBRATED = Prices(prior=(QUERY, SAMPLE, SLOPE * QUERY, SLOPE * SAMPLE))
 class Row(NamedTuple):
     """A way to decide: a stage, and whether its controller sees the load."""
 
-    stage: Ladder
+    stage: Ladder | Allocate
     sees: bool = True
 
 
@@ -63,7 +68,29 @@ ROWS: Mapping[str, Row] = {
     "online, one rung": Row(Ladder(gain="one_rung", controller=Online())),
     "online, no signal": Row(Ladder(controller=Online()), sees=False),
     "reasoning only": Row(Ladder()),
+    "calibrated": Row(Allocate(Calibrated(profile="of 20 questions that are not asked"))),
 }
+
+#: Questions and rungs of a calibration, each of these measured under every load.
+CALIBRATION = 20
+RUNGS = (1, 3, 4, 6, 8)
+
+
+def calibration(cards: Sequence[Cards]) -> Calibration:
+    """Return what `ttsflow calibrate` finds with these questions on the machine of this experiment."""
+    cells = [fitting.Cell(n, load, (QUERY + SAMPLE * n) * times) for load, times in LOADS for n in RUNGS]
+    cost, error = fitting.fit_cost(cells)
+    samples = [
+        [(answer if finish == "stop" else None, answer in one.right) for finish, answer in one.kinds]
+        for one in cards
+    ]
+    found = rates(samples, RUNGS)
+    measured = tuple(found[n]["maj@k"] or 0.0 for n in RUNGS)
+    accuracy = fitting.fit_accuracy(RUNGS, measured)
+    loads = tuple(load for load, _ in LOADS)
+    return Calibration(
+        "recorded", "", "joules", RUNGS, loads, cost, error, accuracy, measured, len(cards), 0, 0.0
+    )
 
 
 def schedule(name: str) -> list[tuple[float, float]]:
@@ -109,9 +136,15 @@ class Question:
         return max(votes, key=votes.__getitem__) in self._cards.right if votes else None
 
 
-def play(questions: Sequence[Question], loads: Sequence[tuple[float, float]], funds: float, row: Any) -> Told:
+def play(
+    questions: Sequence[Question],
+    loads: Sequence[tuple[float, float]],
+    funds: float,
+    row: Any,
+    profile: Calibration | None = None,
+) -> Told:
     """Run all questions by a row, or with a fixed number of samples."""
-    run = _Run(funds, len(questions), row)
+    run = _Run(funds, len(questions), row, profile)
     for question, (load, times) in zip(questions, loads, strict=True):
         run.ask(question, load, times)
     return run.told()
@@ -120,7 +153,7 @@ def play(questions: Sequence[Question], loads: Sequence[tuple[float, float]], fu
 class _Run:
     """The books of one run."""
 
-    def __init__(self, funds: float, questions: int, row: Any) -> None:
+    def __init__(self, funds: float, questions: int, row: Any, profile: Calibration | None) -> None:
         self.funds = self.left = funds
         self.ahead = questions
         self.row = row
@@ -128,7 +161,12 @@ class _Run:
         self.over = 0.0
         self.by_load: dict[float, list[int]] = defaultdict(list)
         part = None if isinstance(row, int) else row.stage.controller
-        self.controller: Controller | None = None if part is None else part.open("joules")
+        self.controller: Controller | None = None
+        if isinstance(part, Calibrated):
+            assert profile is not None
+            self.controller = part.with_profile(profile)
+        elif part is not None:
+            self.controller = part.open("joules")
         if self.controller is not None:
             self.controller.begin(questions, funds)
 
@@ -196,25 +234,32 @@ class _Run:
         return Told(right, deferred, answered, samples, self.funds - self.left, self.over, by_load)
 
 
-Job = tuple[str, str, int]
+Job = tuple[str, str, int, tuple[str, ...]]
 Cell = tuple[str, str, float, str]
 
 
 def simulate(job: Job) -> dict[Cell, Told]:
     """Return what every row comes to with the questions of one seed."""
-    file, model, seed = job
+    file, model, seed, labels = job
     cards = [Cards(r) for r in read_recordings(file) if r.model == model and r.dataset in SETS]
     rng = random.Random(seed)  # noqa: S311 - orders, not secrets
     questions = [Question(rng.choice(cards), rng.sample(range(8), 8)) for _ in range(QUESTIONS)]
+    asked = {question.state().problem.id for question in questions}
+    apart = [one for one in cards if one.problem.id not in asked]
+    profile = calibration(rng.sample(apart, CALIBRATION))
     found: dict[Cell, Told] = {}
     for name in ("rising", "cycling", "steady"):
         loads = schedule(name)
         for budget in BUDGETS:
             funds = budget * QUESTIONS * REFERENCE
-            rows: dict[str, Any] = {f"fixed {n}": n for n in FIXED} | dict(ROWS)
+            rows: dict[str, Any] = {f"fixed {n}": n for n in FIXED} | {label: ROWS[label] for label in labels}
             for label, row in rows.items():
-                found[model, name, budget, label] = play(questions, loads, funds, row)
+                found[model, name, budget, label] = play(questions, loads, funds, row, profile)
     return found
+
+
+#: Rows without which the targets cannot be checked.
+CHECKED = {"reserve", "online", "online, no signal", "reasoning only"}
 
 
 class Figures(NamedTuple):
@@ -314,9 +359,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("file", help="the recorded samples of the models named in this script")
     parser.add_argument("--seeds", type=int, default=20)
+    parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--processes", type=int)
+    parser.add_argument(
+        "--rows", nargs="+", choices=ROWS, default=[*ROWS], help="besides fixed numbers (all)"
+    )
     arguments = parser.parse_args()
-    jobs = [(arguments.file, model, seed) for seed in range(arguments.seeds) for model in MODELS]
+    seeds = range(arguments.first, arguments.first + arguments.seeds)
+    jobs = [(arguments.file, model, seed, tuple(arguments.rows)) for seed in seeds for model in MODELS]
     runs: dict[Cell, list[Told]] = defaultdict(list)
     with ProcessPoolExecutor(arguments.processes) as pool:
         for told in pool.map(simulate, jobs):
@@ -326,17 +376,17 @@ def main() -> int:
     for model, name, budget in dict.fromkeys(cell[:3] for cell in found):
         rows = {cell[3]: row for cell, row in found.items() if cell[:3] == (model, name, budget)}
         wide_console().print(table(f"{model}, load {name}, c = {budget:g}", rows))
-    summary = _summary(found)
+    summary = _summary(found, arguments.rows)
     for name, value in summary.items():
         print(f"{name:40} {value:.4f}")
-    return finish(summary, checks(found))
+    return finish(summary, checks(found) if set(arguments.rows) >= CHECKED else {})
 
 
-def _summary(found: Mapping[Cell, Figures]) -> dict[str, float]:
+def _summary(found: Mapping[Cell, Figures], labels: Sequence[str]) -> dict[str, float]:
     """Return every row against the best fixed n in hindsight: the worst cell, and the means."""
     told: dict[str, float] = {}
     cells = sorted({cell[:3] for cell in found})
-    for label in ROWS:
+    for label in labels:
         over = {
             cell: found[(*cell, label)].accuracy - max(found[(*cell, f"fixed {n}")].accuracy for n in FIXED)
             for cell in cells

@@ -1,17 +1,22 @@
 """Whether anything but time changes: every strategy on random schedules, on all engines without a model.
 
 A schedule draws seats, memory, preemptions, problems in flight, a slow verifier, and what is switched on to
-make a run faster; results, samples and token books are held to those of the plain engine. One that differs is
-printed with its number, from which it can be played again.
+make a run faster, on the fake engine a pool of samples that all schedules share among it. Results, samples
+and token books are held to those of the plain engine. One that differs is printed with its number, from which
+it can be played again.
 """
 
 from __future__ import annotations
 
 import argparse
+import atexit
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
+from functools import cache
 from itertools import count
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from common import finish
@@ -19,6 +24,7 @@ from common import finish
 from ttsflow import Pipeline
 from ttsflow.build import build
 from ttsflow.config import compose
+from ttsflow.engines.sample_store import SampleStore
 from ttsflow.plugins import load
 from ttsflow.testing.schedules import draw, play, same
 from ttsflow.types import Result
@@ -35,7 +41,7 @@ LIKE = (
     "short_m_at_k",
 )
 #: What one problem has cost, or came to, decides over others there, and so does the order of ends.
-STEERED = {"atest_online", "atest_reserve", "auto"}
+STEERED = {"atest_beam", "atest_calibrated", "atest_online", "atest_reserve", "auto"}
 #: Strategies with a watch that ends samples.
 WATCHED = ("ffs", "short_m_at_k")
 #: What may differ: how long it took, and what was decoded of requests that are ended early.
@@ -54,7 +60,15 @@ def on_fake(names: list[str], number: int) -> bool:
     name = names[number % len(names)]
     if name not in _plain:
         _plain[name] = play(strategy, **settings)
-    return same(_plain[name], play(strategy, draw(number), **settings))
+    return same(_plain[name], play(strategy, draw(number), pool=_pool(), **settings))
+
+
+@cache
+def _pool() -> SampleStore:
+    """Return a pool that is filled by one schedule and used by the next."""
+    folder = TemporaryDirectory()
+    atexit.register(folder.cleanup)
+    return SampleStore(Path(folder.name) / "samples.pool")
 
 
 _built: dict[str, Any] = {}

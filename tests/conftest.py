@@ -2,11 +2,14 @@
 
 import gc
 import importlib
+import json
 import os
+import re
 import sys
 from pathlib import Path
 
 import pytest
+import yaml
 from hypothesis import is_hypothesis_test, settings
 
 from ttsflow import plugins
@@ -89,6 +92,19 @@ def hook():
     return source
 
 
+_SHOWN = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+@pytest.fixture(scope="session")
+def shown():
+    """Return the code blocks that a page of the documentation shows, as (language, text), in order."""
+
+    def read(page):
+        return _SHOWN.findall((Path(__file__).parent.parent / "docs" / page).read_text())
+
+    return read
+
+
 @pytest.fixture(scope="session")
 def data_file():
     """Return a file of the test data, such as ``traces/expected.json``; without it the test is skipped."""
@@ -101,3 +117,44 @@ def data_file():
         return folder / name
 
     return find
+
+
+@pytest.fixture
+def write_run(tmp_path):
+    """Write the folder of a run: ``write_run(name, rows, strategy=..., **files)``.
+
+    ``rows`` are, by problem id, whether it is right, or keys of its result; what is not given is made up.
+    ``config`` and ``summary`` change what is written of them.
+    """
+
+    def make(name, rows, *, strategy="majority", n=4, status="complete", config=None, summary=None):
+        folder = tmp_path / name
+        folder.mkdir(parents=True)
+        choices = {"strategy": strategy, "task": "sums", "engine": "fake"}
+        settings = {
+            "strategy": {"use": "sequence"},
+            "variables": {"n": n},
+            "task": {"use": "sums"},
+            "seed": 0,
+        }
+        settings |= {"engine": {"use": "fake"}, "choices": choices, **(config or {})}
+        (folder / "config.yaml").write_text(yaml.safe_dump(settings))
+        told = {**choices, "status": status, "planned": len(rows), "error": None, **(summary or {})}
+        (folder / "summary.json").write_text(json.dumps(told))
+        lines = []
+        for problem, given in rows.items():
+            keys = {"correct": given} if isinstance(given, bool) or given is None else dict(given)
+            usage = {"decoded": 100, "serial": 50, "seconds": 2.0, "joules": None, **keys.pop("usage", {})}
+            row = {
+                "id": problem,
+                "outcome": "answered",
+                "answer": "7",
+                "gold": "7",
+                "candidates": n,
+                "truncated": 0,
+            }
+            lines.append(json.dumps({**row, "usage": usage, **keys}))
+        (folder / "results.jsonl").write_text("".join(f"{line}\n" for line in lines))
+        return folder
+
+    return make

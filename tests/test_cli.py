@@ -1,4 +1,4 @@
-"""The command line: exit codes, messages, sweeps that go on, and how quick it answers."""
+"""The command line: exit codes, messages, and how quick it answers."""
 
 import json
 import os
@@ -38,12 +38,6 @@ def quick(code, seconds):
         assert not loaded
         took.append(float(time_taken))
     assert min(took) < seconds
-
-
-def summaries(folder):
-    return {
-        path.parent.name: json.loads(path.read_text()) for path in sorted(Path(folder).glob("*/summary.json"))
-    }
 
 
 # --- answers without a run --------------------------------------------------------------------------
@@ -268,108 +262,21 @@ def test_a_reader_that_stops_early_is_no_error():
     assert done.stderr == ""
 
 
-# --- sweeps -----------------------------------------------------------------------------------------
+def test_a_run_is_continued_when_that_is_asked_for(capsys):
+    words = ["run", "-q", *FAKE, "hydra.run.dir=here"]
+    assert cli.main(words) == 0
+    results = Path("here/results.jsonl")
+    whole = sorted(json.loads(line)["text"] for line in results.read_text().splitlines())
+    os.truncate(results, 20)
+    assert cli.main(words) == 2
+    assert "With --resume the same run goes on." in capsys.readouterr().err
+    assert cli.main([*words, "--resume"]) == 0
+    assert sorted(json.loads(line)["text"] for line in results.read_text().splitlines()) == whole
+    assert cli.main([*words, "--resume", "seed=3"]) == 2
+    assert "seed was 0 and is 3" in capsys.readouterr().err
 
 
-def test_a_sweep_runs_every_combination(capsys):
-    argv = ["run", "-m", "engine=fake", "limit=2", "strategy=majority,ffs", "strategy.n=4,8"]
-    assert cli.main([*argv, "hydra.sweep.dir=sweep"]) == 0
-    shown = capsys.readouterr().out
-    plan = shown.splitlines()[:5]
-    assert plan[0] == "4 jobs:"
-    assert plan[4] == "  3  engine=fake limit=2 strategy=ffs strategy.n=8"
-    for number, line in enumerate(shown.splitlines()[5:9]):
-        assert line.startswith(f"job {number} done: ")
-        assert "decoded" in line
-    found = summaries("sweep")
-    assert [found[str(n)]["strategy"] for n in range(4)] == ["majority", "majority", "ffs", "ffs"]
-    assert {summary["status"] for summary in found.values()} == {"complete"}
-    table = shown.split("\n\n")[1].splitlines()
-    assert table[0].split()[:3] == ["job", "overrides", "status"]
-    assert table[4].startswith("3    strategy=ffs strategy.n=8       complete")
-    assert "engine=fake" not in table[4], "what all jobs share is not repeated"
-
-
-def test_jobs_that_fail_say_why_in_their_folders_and_the_others_go_on(capsys):
-    argv = [
-        "run",
-        "-m",
-        *FAKE[:2],
-        "strategy=nosuch,best_of_n,ffs",
-        "strategy.n=4",
-        "strategy.stages.keep.keep=2,1e3",
-    ]
-    assert cli.main([*argv, "hydra.sweep.dir=sweep"]) == 1
-    shown = capsys.readouterr()
-    found = summaries("sweep")
-    assert [found[str(n)]["status"] for n in range(6)] == ["failed"] * 4 + ["complete", "failed"]
-    assert "there is no strategy 'nosuch'" in found["0"]["error"]
-    assert "Write 1000." in found["5"]["error"]
-    assert "Traceback" in found["5"]["traceback"]
-    assert shown.err.count(" failed: ") == 5
-    assert "Traceback" not in shown.err
-    assert shown.out.count("complete") == 1
-
-
-def test_a_setting_that_only_some_strategies_have_fails_only_the_others():
-    argv = ["run", "-m", *FAKE, "strategy=majority,ffs", "strategy.k=1"]
-    assert cli.main([*argv, "hydra.sweep.dir=sweep"]) == 1
-    assert [summary["status"] for summary in summaries("sweep").values()] == ["failed", "complete"]
-
-
-def test_a_file_that_cannot_be_read_ends_a_sweep_before_its_first_job(tmp_path, capsys):
-    file = tmp_path / "conf" / "strategy" / "broken.yaml"
-    file.parent.mkdir(parents=True)
-    file.write_text("defaults: [majority\n")
-    argv = ["run", "-m", "--config-dir", "conf", *FAKE[:2], "strategy=majority,broken", "strategy.n=2,3"]
-    assert cli.main([*argv, "hydra.sweep.dir=sweep"]) == 2
-    shown = capsys.readouterr()
-    assert "not valid YAML" in shown.err
-    assert shown.out == ""
-    assert summaries("sweep") == {}
-
-
-def test_a_comma_that_makes_two_jobs_is_seen_in_the_plan(capsys):
-    assert cli.main(["run", "-m", *FAKE, "+stop=a,b", "hydra.sweep.dir=sweep"]) == 1
-    shown = capsys.readouterr().out
-    assert shown.startswith("2 jobs:\n  0  engine=fake limit=2 strategy.n=2 +stop=a\n")
-
-
-def test_a_list_is_one_job(capsys):
-    assert cli.main(["run", "-m", *FAKE, "sampling.stop=[a,b]", "hydra.sweep.dir=sweep"]) == 0
-    assert capsys.readouterr().out.startswith("1 job:\n")
-
-
-def test_a_model_name_with_a_slash_does_not_nest_folders():
-    argv = ["run", "-m", "engine=fake", "limit=1", "+strategy.stages.sample.total=1,2", "task.seed=3"]
-    folder = ["hydra.sweep.dir=sweep", "hydra.sweep.subdir=${hydra.job.override_dirname}"]
-    assert cli.main([*argv, "engine.preempt=0.5", *folder]) == 0
-    assert len(list(Path("sweep").glob("*/summary.json"))) == 2
-
-
-def test_an_interrupted_sweep_shows_what_it_has_done(monkeypatch, capsys):
-    from ttsflow import sweep
-
-    real = sweep.run_config
-
-    def interrupted(mapping, folder, *, show):
-        if folder.name == "1":
-            raise KeyboardInterrupt
-        return real(mapping, folder, show=show)
-
-    monkeypatch.setattr(sweep, "run_config", interrupted)
-    assert cli.main(["run", "-m", *FAKE, "seed=1,2,3", "hydra.sweep.dir=sweep"]) == 130
-    shown = capsys.readouterr()
-    assert shown.err == "interrupted\n"
-    assert "0    seed=1" in shown.out or "0    engine=fake" in shown.out
-    assert not Path("sweep/2").exists()
-
-
-def test_a_sweeper_that_searches_maximises_accuracy():
-    from ttsflow.sweep import Ended
-
-    assert float(Ended(0, (), "", "complete", {"accuracy": 0.25})) == 0.25
-    assert str(float(Ended(0, (), "", "failed"))) == "nan"
+# --- paths and outputs ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("command", ["show", "profile", "replay-table"])

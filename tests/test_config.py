@@ -1,9 +1,11 @@
 """Composing: what comes out, what is refused and how, mounted strategies, and no trace left behind."""
 
+import itertools
 import threading
 from functools import cache
 
 import pytest
+import yaml
 from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
 from hydra.version import VersionBase
@@ -15,6 +17,7 @@ from ttsflow.config import compose, compose_run, strategy, to_yaml
 from ttsflow.errors import ConfigError, PluginError
 from ttsflow.ledger import Budget
 from ttsflow.mount import references
+from ttsflow.registry import config_folder
 from ttsflow.types import Sampling
 
 STRATEGIES = [entry.name for entry in plugins.load().entries("strategy")]
@@ -108,7 +111,8 @@ def test_every_strategy_builds_and_is_what_explain_says(name):
 
 
 @pytest.mark.parametrize(
-    "option", sorted(o for o in plugins.load().options if "/" in o and not o.startswith("strategy/"))
+    "option",
+    sorted(o for o in plugins.load().options if "/" in o and not o.startswith(("strategy/", "experiment/"))),
 )
 def test_every_config_file_builds_and_says_what_it_is(option):
     group, name = option.split("/")
@@ -316,15 +320,30 @@ def test_a_folder_must_exist(tmp_path):
         compose([], str(tmp_path / "nowhere"))
 
 
-def test_an_experiment_changes_several_things_at_once(folder):
+@pytest.mark.parametrize("word", ["experiment=small", "+experiment=small"])
+def test_an_experiment_changes_several_things_at_once(folder, word):
     where = folder(
         experiment__small="# @package _global_\n"
         "defaults: [{override /strategy: ffs}, {override /engine: fake}]\n"
         "seed: 7\nsampling: {temperature: 0.1}\n"
     )
-    mapping = compose(["+experiment=small"], where)
+    mapping = compose([word], where)
     assert (mapping["seed"], mapping["sampling"]["temperature"]) == (7, 0.1)
     assert mapping["choices"]["strategy"] == "ffs"
+
+
+EXPERIMENTS = sorted(o.partition("/")[2] for o in plugins.load().options if o.startswith("experiment/"))
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_every_job_of_a_shipped_experiment_can_be_run(name):
+    file = config_folder("ttsflow.conf").joinpath("experiment", f"{name}.yaml")
+    params = yaml.safe_load(file.read_text())["hydra"]["sweeper"]["params"]
+    words = [[f"{key}={value.strip()}" for value in str(values).split(",")] for key, values in params.items()]
+    jobs = list(itertools.product(*words))
+    assert len(jobs) > 5
+    for job in jobs:
+        assert assemble(compose([*job, f"experiment={name}"])).limit
 
 
 # --- strategies inside strategies -------------------------------------------------------------------

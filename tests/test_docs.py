@@ -1,7 +1,9 @@
 """The documentation is true: its examples run, and it leaves out nothing that is public."""
 
+import argparse
 import dataclasses
 import doctest
+import importlib
 import inspect
 import json
 import re
@@ -14,16 +16,19 @@ import yaml
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
-from ttsflow import cli, plugins
+from ttsflow import cli, hookspecs, plugins
 from ttsflow.assemble import assemble, split_engine
 from ttsflow.build import build, explain
+from ttsflow.builtin import PARTS
 from ttsflow.config import compose
+from ttsflow.costs.calibrated import Calibration
 from ttsflow.errors import ConfigError
 from ttsflow.parts import schema
 from ttsflow.pipeline import Pipeline
 from ttsflow.registry import KINDS, config_folder, config_options
 from ttsflow.run import run_config
 from ttsflow.summary import Summary
+from ttsflow.testing import contracts
 from ttsflow.types import Result, Sampling, Usage
 
 ROOT = Path(__file__).parent.parent
@@ -32,6 +37,13 @@ FILES = sorted(file for file in (*DOCS.rglob("*.md"), ROOT / "README.md") if fil
 
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _STRATEGY = re.compile(r"# (?:conf/)?strategy/(\w+)\.yaml$")
+
+_OTHER = re.compile(r"# conf/(engine|task|verifier|cost|budget|sampling)/(\w+)\.yaml$")
+
+#: Commands that read what others have written; what they print is tested where they are.
+READERS = frozenset(
+    ("compare", "doctor", "load", "pool", "profile", "replay-table", "report", "show", "status", "timeline")
+)
 
 #: What the page of every strategy says, in this order.
 HEADINGS = ("What it does", "Settings", "Cost", "When it loses", "Example", "Related")
@@ -43,6 +55,8 @@ def blocks(file, language):
 
 def commands():
     for file in FILES:
+        if file.parent.name == "tutorials":
+            continue  # followed literally, by tests/install
         for text in blocks(file, "bash"):
             for line in text.replace("\\\n", " ").splitlines():
                 if line.startswith("ttsflow "):
@@ -91,6 +105,12 @@ def config_dir(tmp_path_factory):
         target = folder / "strategy" / f"{'shown_' if installed(name) else ''}{name}.yaml"
         assert not target.exists() or target.read_text() == text, f"{file} shows another {name}.yaml"
         target.write_text(text)
+    for file in FILES:
+        for text in blocks(file, "yaml"):
+            match = _OTHER.match(text.partition("\n")[0])
+            if match:
+                (folder / match[1]).mkdir(exist_ok=True)
+                (folder / match[1] / f"{match[2]}.yaml").write_text(text)
     return str(folder)
 
 
@@ -107,6 +127,21 @@ def on_fake(mapping):
     return mapping if mapping["engine"]["use"] == "fake" else {**mapping, "engine": {"use": "fake"}}
 
 
+def with_profile(mapping, folder):
+    """Return a composed config whose profile, if it names one, is there."""
+    draw = mapping["strategy"].get("stages", {}).get("draw", {})
+    if draw.get("use") != "allocate":
+        return mapping
+    rungs = (1, 3, 4, 6, 8)
+    costs, shares = (0.0, 20.0, 0.0, 0.0), (0.5, 0.6, 0.65, 0.7, 0.7)
+    file = Path(folder) / draw["controller"]["profile"]
+    made = Calibration("fake", "t", "tokens", rungs, (0.0,), costs, 0.0, shares, shares, 1, 22, 1.0)
+    file.write_text(made.dumped())
+    controller = {**draw["controller"], "profile": str(file)}
+    stages = {**mapping["strategy"]["stages"], "draw": {**draw, "controller": controller}}
+    return {**mapping, "strategy": {**mapping["strategy"], "stages": stages}}
+
+
 # --- examples run -------------------------------------------------------------------------------------
 
 
@@ -115,12 +150,22 @@ def test_doctests(file):
     assert doctest.testfile(str(file), module_relative=False, encoding="utf-8").failed == 0
 
 
+def swept(overrides):
+    """Return what the experiment among some overrides sweeps over."""
+    names = [word.partition("=")[2] for word in overrides if word.startswith("experiment=")]
+    files = [config_folder("ttsflow.conf").joinpath("experiment", f"{name}.yaml") for name in names]
+    params = [yaml.safe_load(file.read_text())["hydra"]["sweeper"]["params"] for file in files]
+    return [f"{key}={value}" for one in params for key, value in one.items()]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("line", list(commands()))
-def test_commands(line, config_dir, capsys):
+def test_commands(line, config_dir, capsys, tmp_path, monkeypatch):
     _, command, *words = shlex.split(line, comments=True)
     assert command in cli.COMMANDS
-    if command in {"list", "plugins"}:
+    monkeypatch.chdir(tmp_path)
+    words = [word.replace("NAME", "mine") for word in words]
+    if command in {"list", "plugins", "check", "schema", "new", "describe"}:
         assert cli.main([command, *words]) == 0
         return
     if command == "record":
@@ -128,8 +173,14 @@ def test_commands(line, config_dir, capsys):
         assert option == "-o"
         assert any(f"hydra.run.dir={folder}" in line for file in FILES for line in blocks(file, "bash"))
         return
-    if command in {"show", "timeline", "doctor", "profile", "replay-table", "load"}:
-        # What they print is tested where they are; here only that the words are ones they take.
+    if command == "calibrate":
+        # That it works is tested beside it, and takes long with a model.
+        from ttsflow.analysis.calibrate import parsed
+
+        parsed(words, argparse.ArgumentParser())
+        return
+    if command in READERS:
+        # Only that the words are ones they take.
         with pytest.raises(SystemExit) as help_shown:
             cli.main([command, "--help"])
         assert help_shown.value.code == 0
@@ -140,16 +191,16 @@ def test_commands(line, config_dir, capsys):
         words[place : place + 2] = []
     multirun = {"-m", "--multirun"} & set(words)
     options = {word for word in words if word.startswith("-")}
-    assert options <= {"-m", "--multirun", "-q", "--quiet"}
+    assert options <= {"-m", "--multirun", "-q", "--quiet", "--resume"}
     overrides = [word for word in words if word not in options]
     cli._check_folder(overrides, multirun=bool(multirun))
     jobs = [overrides]
     if multirun:
-        parsed = OverridesParser.create().parse_overrides(overrides)
+        parsed = OverridesParser.create().parse_overrides([*swept(overrides), *overrides])
         jobs = [job for batch in BasicSweeper.split_arguments(parsed, max_batch_size=None) for job in batch]
         assert len(jobs) > 1, "this sweep has one job"
     for job in jobs:
-        mapping = on_fake(compose(job, config_dir))
+        mapping = with_profile(on_fake(compose(job, config_dir)), config_dir)
         build("stage", mapping["strategy"], "strategy", plugins.load())
         if command == "run":
             assemble(mapping)
@@ -323,6 +374,13 @@ def test_every_task_file_is_named():
             assert f"`{option.removeprefix('task/')}`" in page("parts.md")
 
 
+def test_every_experiment_is_described():
+    told = {row[0].strip("`") for row in rows(section(page("sweeps.md"), "Ready sweeps"), 1)}
+    options = [option for option, _ in config_options(config_folder("ttsflow.conf"))]
+    names = {option.partition("/")[2] for option in options if option.startswith("experiment/")}
+    assert names == told - {"experiment", "---"}
+
+
 def test_every_setting_of_a_run_is_described():
     text = page("config.md")
     plain = set(compose()) - {"variables", "choices"}
@@ -333,6 +391,45 @@ def test_every_setting_of_a_run_is_described():
     for field in dataclasses.fields(Sampling):
         (default,) = [row[1].strip("`") for row in rows(text, 2) if row[0] == f"`{field.name}`"]
         assert json.loads(default) == (list(field.default) if field.name == "stop" else field.default)
+
+
+def test_the_hook_and_all_that_it_is_given_is_described():
+    text = page("plugins.md")
+    hooks = {name for name, hook in vars(hookspecs).items() if hasattr(hook, f"{hookspecs.PROJECT}_spec")}
+    for name in hooks:
+        arguments = ", ".join(inspect.signature(getattr(hookspecs, name)).parameters)
+        assert f"`{name}({arguments})`" in text
+    told = {row[0] for row in rows(text, 1)}
+    for name, method in vars(plugins.Registration).items():
+        if not name.startswith("_"):
+            _, *arguments = inspect.signature(method).parameters
+            (row,) = [
+                cell for cell in rows(text, 2) if cell[0] == f"`registry.{name}({', '.join(arguments)})`"
+            ]
+            assert all(f"`{argument}`" in row[1] for argument in arguments)
+    assert {f"`{variable}=" for variable in (plugins.BLOCK, plugins.TRACE)} <= {
+        cell[: cell.find("=") + 1] for cell in told
+    }
+    assert f"```python\n{plugins.VERSION} = {hookspecs.API_VERSION}\n```" in text
+
+
+def test_every_contract_is_described():
+    told = {row[0].strip("`") for row in rows(section(page("plugins.md"), "Testing"), 1)}
+    assert {name for name in contracts.__all__ if name.endswith("Contract")} == told - {"contract", "---"}
+
+
+@pytest.mark.parametrize("name", re.findall(r"^\| `(ttsflow[\w.]*)` \|", page("api.md"), re.MULTILINE))
+def test_what_is_public_can_be_imported_and_says_what_it_is(name):
+    module = importlib.import_module(name)
+    assert module.__doc__
+    assert module.__all__
+    for public in module.__all__:
+        value = getattr(module, public)
+        if inspect.isclass(value) or inspect.isfunction(value):
+            assert value.__doc__, f"{name}.{public} has no docstring"
+    (row,) = [cells for cells in rows(page("api.md"), 2) if cells[0] == f"`{name}`"]
+    for mentioned in re.findall(r"`(\w+)`", row[1]):
+        assert mentioned in module.__all__ or mentioned in PARTS["engine"]
 
 
 def test_every_argument_of_pipeline_is_described():

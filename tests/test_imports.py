@@ -15,29 +15,34 @@ PACKAGE = Path(ttsflow.__file__).parent
 #: From the bottom up: a module may import from its own line and from those above it.
 LAYERS = (
     "errors lineage confidence describe fingerprint fields majority metrics status interrupt sandbox",
-    "files timeline",
+    "files timeline lines locking",
     "types order values registry hookspecs replace memory chances",
     "acceleration",
     "ops",
-    "protocols sensors control choice",
+    "protocols sensors control choice logger",
     "paths",
-    "strategies verifiers tasks costs meters load controllers engines parts recordings library",
+    "strategies verifiers tasks costs meters load controllers engines loggers parts recordings library",
     "build origins plugins budget ledger shape trace",
+    "json_schema",
     "sharing",
     "planning",
     "measuring metering choosers queries",
     "setup checks",
     "builtin assemble mount loading repository translate flight results",
     "config settle verifying rounds pacing controlling choosing",
-    "ahead summary ends arguments",
+    "ahead summary ends arguments progress",
     "decoding",
     "limiting",
     "driver listing",
     "session display testing",
+    "earlier runfolder",
     "run pipeline",
     "analysis",
+    "jobs job",
+    "reporting",
     "sweep",
     "commands",
+    "authoring",
     "cli",
     "__main__",
 )
@@ -45,12 +50,14 @@ RANK = {name: rank for rank, line in enumerate(LAYERS) for name in line.split()}
 
 #: Where a heavy or a framework package may be imported.
 HOMES = {
-    "hydra": {"config", "loading", "repository", "translate", "sweep", "cli"},
-    "omegaconf": {"config", "loading", "replace", "translate", "sweep", "cli"},
+    "hydra": {"config", "loading", "repository", "translate", "sweep", "job", "cli"},
+    "omegaconf": {"config", "loading", "replace", "translate", "sweep", "job", "cli"},
     "pluggy": {"hookspecs", "plugins"},
     "torch": {"engines", "load"},
     "vllm": {"engines"},
     "transformers": {"engines"},
+    "jinja2": {"reporting"},
+    "vl_convert": {"reporting"},
 }
 
 

@@ -8,7 +8,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ttsflow.metrics import maj_at_k, mean_at_k, paired_bootstrap, pass_at_k, pass_hat_k, rates, wilson
+from ttsflow.metrics import (
+    maj_at_k,
+    mcnemar,
+    mean_at_k,
+    paired_bootstrap,
+    paired_ratio,
+    pass_at_k,
+    pass_hat_k,
+    rates,
+    resampled,
+    wilson,
+)
 
 RIGHT, WRONG, NONE = ("42", True), ("7", False), (None, False)
 
@@ -293,3 +304,62 @@ def test_the_bootstrap_takes_any_sequence(form):
 def test_what_the_bootstrap_refuses(first, second, settings, message):
     with pytest.raises(ValueError, match=message):
         paired_bootstrap(first, second, **settings)
+
+
+# --- ratios, draws and McNemar ------------------------------------------------------------------------
+
+
+def test_draws_are_means_over_questions_drawn_again():
+    values = np.array([[1.0, 10.0], [3.0, 30.0], [8.0, 80.0]])
+    drawn = resampled(values, draws=1200, seed=3)
+    assert drawn.shape == (1200, 2)
+    np.testing.assert_allclose(drawn[:, 1], 10 * drawn[:, 0])
+    possible = {(a + b + c) / 3 for a in (1, 3, 8) for b in (1, 3, 8) for c in (1, 3, 8)}
+    assert {round(value, 9) for value in drawn[:, 0]} == {round(value, 9) for value in possible}
+
+
+def test_draws_do_not_depend_on_how_many_are_made_at_once():
+    values = np.random.default_rng(1).random((7, 2))
+    np.testing.assert_array_equal(resampled(values, draws=501)[:500], resampled(values, draws=500))
+
+
+def test_a_ratio_is_of_the_means_and_paired():
+    tokens = [10, 20, 30, 1000]
+    assert paired_ratio([2 * one for one in tokens], tokens) == (2.0, 2.0, 2.0)
+    ratio, low, high = paired_ratio([30, 10], [10, 10])
+    assert (ratio, low, high) == (2.0, 1.0, 3.0)
+
+
+def test_a_ratio_to_what_was_often_free_has_no_upper_end():
+    ratio, _, high = paired_ratio([1, 1], [1, 0])
+    assert ratio == 2.0
+    assert high == math.inf
+
+
+@pytest.mark.parametrize(("first", "second"), [([1, -1], [1, 1]), ([1, 1], [0, 0])])
+def test_ratios_of_what_is_no_price_are_refused(first, second):
+    with pytest.raises(ValueError, match="a ratio needs values of at least 0"):
+        paired_ratio(first, second)
+
+
+@given(st.integers(0, 40), st.integers(0, 40))
+def test_mcnemar_is_the_binomial_test_at_one_half(first, second):
+    trials, fewer = first + second, min(first, second)
+    tail = sum(Fraction(math.comb(trials, k), 2**trials) for k in range(fewer + 1))
+    assert mcnemar(first, second) == float(min(Fraction(1), 2 * tail))
+    assert mcnemar(first, second) == mcnemar(second, first)
+
+
+@pytest.mark.parametrize(
+    ("counts", "p"), [((0, 0), 1.0), ((5, 0), 0.0625), ((1, 9), 0.021484375), ((121, 59), 4.43444926e-06)]
+)
+def test_mcnemar_at_known_places(counts, p):
+    assert mcnemar(*counts) == pytest.approx(p, rel=1e-6)
+
+
+def test_mcnemar_of_many_questions_is_quick():
+    began = time.perf_counter()
+    assert 0 < mcnemar(5100, 4900) < 0.06
+    assert time.perf_counter() - began < 2
+    with pytest.raises(ValueError, match="at least 0"):
+        mcnemar(-1, 3)

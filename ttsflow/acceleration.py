@@ -58,6 +58,7 @@ class Acceleration:
     cache holds. ``speculation``: likely steps are begun early. ``eager_verify``: candidates are scored as
     they end, not when all have ended. ``verifier_cache``: whether the verifier's model keeps what it has
     read, None as it says itself. ``memory``: KV caches and seats of both models come from a plan.
+    ``pool`` is the file of a pool of samples: what it holds is played, and what is decoded is added.
     ``check_exact`` is the share of problems that are run once more on the engine as it is, to see whether
     anything differs.
     """
@@ -67,11 +68,18 @@ class Acceleration:
     eager_verify: bool = False
     verifier_cache: bool | None = None
     memory: MemorySetting = None
+    pool: str | None = None
     check_exact: float = 0.0
 
     def __post_init__(self) -> None:
         if not 0 <= self.check_exact <= 1:
             raise ConfigError(f"a share lies between 0 and 1, got {self.check_exact}.", "check_exact")
+        if self.pool is not None and self.biased:
+            raise ConfigError(
+                "with `speculation.mode: shared` a text depends on what else was running, so no other run "
+                "can use it; leave one of them out.",
+                "pool",
+            )
 
     @property
     def biased(self) -> bool:

@@ -85,6 +85,7 @@ def _assemble(mapping: Mapping[str, Any], task: Task | None, *, checked: bool) -
         meter=meter,
         attribution=root.attribution,
         load=build("load", mapping.get("load") or {"use": "none"}, "load", registry),
+        logger=build("logger", mapping.get("logger") or {"use": "none"}, "logger", registry),
         seed=root.seed,
         concurrency=root.concurrency,
         limit=root.limit,

@@ -17,6 +17,7 @@ PARTS: dict[str, dict[str, str]] = {
         "repeat": "ttsflow.strategies.flow:Repeat",
         "when": "ttsflow.strategies.flow:When",
         "each": "ttsflow.strategies.flow:Each",
+        "apart": "ttsflow.strategies.apart:Apart",
         "generate": "ttsflow.strategies.generate:GenerateStage",
         "verify": "ttsflow.strategies.verify:Verify",
         "select": "ttsflow.strategies.select:Select",
@@ -76,6 +77,7 @@ PARTS: dict[str, dict[str, str]] = {
         "orm": "ttsflow.verifiers.orm:ORM",
         "judge": "ttsflow.verifiers.judge:Judge",
         "tests": "ttsflow.verifiers.tests:CodeTests",
+        "ensemble": "ttsflow.verifiers.ensemble:Ensemble",
         "simulated": "ttsflow.verifiers.simulated:Simulated",
         "fake": "ttsflow.testing:FakeVerifierPart",
     },
@@ -117,6 +119,11 @@ PARTS: dict[str, dict[str, str]] = {
         "power": "ttsflow.meters.power:Power",
         "rapl": "ttsflow.meters.rapl:RAPL",
         "model": "ttsflow.meters.model:PowerModel",
+    },
+    "logger": {
+        "none": "ttsflow.loggers.plain:NoLogger",
+        "mlflow": "ttsflow.loggers.mlflow:MLflow",
+        "wandb": "ttsflow.loggers.wandb:WandB",
     },
 }
 

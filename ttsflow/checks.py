@@ -7,13 +7,14 @@ from typing import Any, NoReturn
 from ttsflow import plugins
 from ttsflow.build import walk
 from ttsflow.choosers import check_choosers
+from ttsflow.engines.pool_file import check_pool
 from ttsflow.errors import ConfigError
 from ttsflow.load.idle import NoLoad
 from ttsflow.measuring import check_controllers, check_meter
 from ttsflow.protocols import VerifierPart
 from ttsflow.setup import Setup
 from ttsflow.shape import check_shape
-from ttsflow.verifiers.served import Served
+from ttsflow.verifiers.served import served
 
 __all__ = ["check"]
 
@@ -27,7 +28,9 @@ def check(setup: Setup) -> None:
     if not setup.controllers and not isinstance(setup.load, NoLoad):
         raise ConfigError("no part of this strategy looks at the load; atest_online does.", "load")
     _ask(setup.load, "check", "load")
+    _ask(setup.logger, "check", "logger")
     _check_engine(setup)
+    _check_pool(setup)
     parts = list(walk(setup.strategy, "strategy"))
     given = {what for _, part in parts for what in getattr(part, "gives", ())}
     _check_source(setup)
@@ -65,6 +68,17 @@ def _check_engine(setup: Setup) -> None:
     _check_verifier(setup)
 
 
+def _check_pool(setup: Setup) -> None:
+    """Refuse a pool that cannot be used, or that this engine cannot use."""
+    asked = setup.acceleration.pool
+    if asked is None:
+        return
+    why: str | None = getattr(setup.engine, "unpooled", None)
+    if why is not None:
+        raise ConfigError(why, "engine.pool")
+    check_pool(asked)
+
+
 def _check_verifier(setup: Setup) -> None:
     verifier, engine = setup.verifier, setup.engine
     for path, part in walk(verifier, "verifier"):
@@ -73,7 +87,8 @@ def _check_verifier(setup: Setup) -> None:
             _ask(part, "check", path)
             _ask(part, "check_task", path, setup.task)
     _ask(verifier, "check_beside", "verifier", engine)
-    if isinstance(verifier, Served) and engine in (verifier.engines or (engine,)):
+    inner = served(verifier)
+    if inner is not None and engine in (inner.engines or (engine,)):
         _ask(verifier, "check_engine", "verifier", engine.capabilities)
 
 

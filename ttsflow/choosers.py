@@ -45,8 +45,9 @@ def check_choosers(strategy: Any, budget: Budget, costs: Collection[str]) -> Non
 def check_gold(strategy: Any, task: Task, problems: Sequence[Problem]) -> None:
     """Refuse to learn from right answers where nobody knows of any problem what is right."""
     for path, chooser in _found(strategy):
-        known = any(p.gold is not None or task.correct(None, p) is not None for p in problems)
-        if chooser.graded and problems and not known:
+        if not chooser.graded or not problems:
+            continue
+        if all(p.gold is None and task.correct(None, p) is None for p in problems):
             raise ConfigError(
                 "it learns from which answers are right, and this task has no gold answers; without any, "
                 "`agreement` learns from votes.",

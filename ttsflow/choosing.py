@@ -91,7 +91,7 @@ class Choosing:
             "prompt_tokens": float(len(case.prompt)),
             "budget_left": share,
         }
-        features = {**known, **op.features}
+        features = {**op.features, **known}
         chosen = self._choosers[op.by].choose(Question(features, left, self._waiting(case)), op.rng)
         self._asked.add(case)
         if chosen.arm is None:
@@ -112,7 +112,7 @@ class Choosing:
 
     def _learn(self, case: Case, op: Learn, now: float) -> None:
         self._settle()
-        choice = self._choices.pop(op.number)
+        choice = self._choices[op.number]
         # What was set aside and not needed goes back.
         case.account.reserved.clear()
         case.account.quoted = 0
@@ -120,17 +120,27 @@ class Choosing:
             choice.outcomes = {name: self._outcome(choice, earned, now) for name, earned in op.arms.items()}
         else:
             choice.outcomes = {}
+        del self._choices[op.number]
         self._flush()
 
     def _outcome(self, choice: _Choice, earned: Earned, now: float) -> Outcome:
         unit, reward = self._units[choice.by], earned.reward
         if choice.by.graded:
-            right = self._correct(earned.answer, choice.case.problem)
-            reward = None if right is None else float(right)
+            reward = self._grade(earned.answer, choice.case.problem)
+        if reward is not None and not 0 <= reward <= 1:
+            msg = f"a reward lies between 0 and 1, got {reward}."
+            raise ValueError(msg)
         if earned.usage is None:
             return Outcome(reward, self._spent(choice.case, choice.before, unit, now))
         # Nobody knows how long an arm would have taken that has not run.
         return Outcome(reward, None if self._ledger.passes(unit) else self._ledger.costs[unit](earned.usage))
+
+    def _grade(self, answer: Answer | None, problem: Problem) -> float | None:
+        try:
+            right = self._correct(answer, problem)
+        except Exception:  # noqa: BLE001 - a grader that breaks is told of when the problem is graded itself
+            return None
+        return None if right is None else float(right)
 
     def _spent(self, case: Case, before: Usage, unit: str, now: float) -> float:
         """Return what a problem has spent since ``before``."""

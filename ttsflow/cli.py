@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from ttsflow import commands, interrupt
+from ttsflow import authoring, commands, interrupt
 from ttsflow.commands import Parser, overridden, warn
 from ttsflow.errors import ConfigError, TtsflowError, suggest
 
@@ -108,6 +108,11 @@ def _run(argv: Sequence[str]) -> int:
         action="store_true",
         help="run every combination of values such as strategy.n=4,16",
     )
+    parser.add_argument(
+        "--resume",
+        action="store_true",
+        help="go on with the run in hydra.run.dir; a sweep always goes on with its folder",
+    )
     parser.add_argument("-q", "--quiet", action="store_true", help="show no progress and no table of a run")
     args = overridden(parser, argv)
     _check_folder(args.overrides, multirun=args.multirun)
@@ -117,13 +122,13 @@ def _run(argv: Sequence[str]) -> int:
             from ttsflow.sweep import sweep
 
             ended = sweep(args.overrides, args.config_dir, show=not args.quiet)
-            return int(any(job.status == "failed" for job in ended))
+            return int(any(job.status != "complete" for job in ended))
         from ttsflow.config import compose_run
 
         mapping, folder = compose_run(args.overrides, args.config_dir)
         from ttsflow.run import run_config
 
-        summary = run_config(mapping, folder, show=not args.quiet)
+        summary = run_config(mapping, folder, show=not args.quiet, resume=args.resume)
         if summary.error:
             print(f"error: {summary.error}", file=sys.stderr)
         if not args.quiet:
@@ -136,10 +141,14 @@ def _run(argv: Sequence[str]) -> int:
 
 COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
     "run": _run,
+    "status": commands.status,
+    "report": commands.report,
+    "compare": commands.compare,
     "show": commands.show,
     "timeline": commands.timeline,
     "doctor": commands.doctor,
     "record": commands.record,
+    "pool": commands.pool,
     "profile": commands.profile,
     "replay-table": commands.replay_table,
     "plan": commands.plan,
@@ -148,6 +157,10 @@ COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
     "list": commands.what,
     "explain": commands.explain,
     "plugins": commands.plugins,
+    "describe": authoring.describe,
+    "check": authoring.check,
+    "schema": authoring.schema,
+    "new": authoring.new,
 }
 
 

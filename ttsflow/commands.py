@@ -19,16 +19,20 @@ from ttsflow.errors import ConfigError, suggest
 __all__ = [
     "Parser",
     "calibrate",
+    "compare",
     "doctor",
     "explain",
     "load",
     "overridden",
     "plan",
     "plugins",
+    "pool",
     "profile",
     "record",
     "replay_table",
+    "report",
     "show",
+    "status",
     "timeline",
     "warn",
     "what",
@@ -51,6 +55,13 @@ def overridden(parser: argparse.ArgumentParser, argv: Sequence[str]) -> Any:
     parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help=_OVERRIDES)
     parser.add_argument("--config-dir", metavar="DIR", help="a folder with config groups of your own")
     return parser.parse_intermixed_args(argv)
+
+
+def compare(argv: Sequence[str]) -> int:
+    """Compare two runs on the questions they share: a paired test, what each took, where settings differ."""
+    from ttsflow.analysis.compare import main
+
+    return main(argv, Parser(prog="ttsflow compare", description=compare.__doc__))
 
 
 def record(argv: Sequence[str]) -> int:
@@ -158,6 +169,13 @@ def plugins(argv: Sequence[str]) -> int:
     return 0
 
 
+def pool(argv: Sequence[str]) -> int:
+    """Show what a pool of samples holds, export it, or remove a part of it."""
+    from ttsflow.analysis.pool import main
+
+    return main(argv, Parser(prog="ttsflow pool", description=pool.__doc__))
+
+
 def profile(argv: Sequence[str]) -> int:
     """Say what kind of model recorded samples or a run come from, and which strategy suits it."""
     from ttsflow.analysis.profiling import main
@@ -189,6 +207,13 @@ def replay_table(argv: Sequence[str]) -> int:
     return 0
 
 
+def report(argv: Sequence[str]) -> int:
+    """Make one page of runs and sweeps: pictures, tables, every problem, search trees, comparisons."""
+    from ttsflow.reporting.command import main
+
+    return main(argv, Parser(prog="ttsflow report", description=report.__doc__))
+
+
 def timeline(argv: Sequence[str]) -> int:
     """Draw what ran when on the engine of a run: batch, KV cache, evictions."""
     parser = Parser(prog="ttsflow timeline", description=timeline.__doc__)
@@ -217,6 +242,17 @@ def show(argv: Sequence[str]) -> int:
         show_problems(args.folder)
     else:
         show_problem(args.folder, args.problem, width=max(1, args.width))
+    return 0
+
+
+def status(argv: Sequence[str]) -> int:
+    """Say how far a sweep or a run is: jobs done, partial, failed and running, and what the rest may take."""
+    parser = Parser(prog="ttsflow status", description=status.__doc__)
+    parser.add_argument("folder", type=Path, help="the folder of a sweep, or of a run")
+    args = parser.parse_args(argv)
+    from ttsflow.analysis.status import show_status
+
+    show_status(args.folder)
     return 0
 
 

@@ -175,7 +175,8 @@ def _root_keys() -> tuple[str, ...]:
     text = config_folder(OWN_CONFIGS).joinpath("config.yaml").read_text("utf-8")
     root: Any = OmegaConf.to_container(OmegaConf.create(text), resolve=False)
     groups = [key for item in root.pop("defaults") if isinstance(item, dict) for key in item]
-    groups = [group for group in groups if not group.startswith("override ")]
+    # An experiment only sets what belongs to others.
+    groups = [group for group in groups if not group.startswith("override ") and group != "experiment"]
     return (*groups, *(key for key in root if key != "hydra"))
 
 

@@ -35,7 +35,8 @@ class Asking(NamedTuple):
 class Controller(Protocol):
     """What outlives a problem: prices that are learnt, and the rate at which money turns into samples.
 
-    The only thing in a run by which one problem's answer may depend on another one's.
+    With choosers (``ttsflow.choice``) all there is in a run by which one problem's answer may depend on
+    another one's.
     """
 
     def begin(self, problems: int, limit: float) -> None:

@@ -11,7 +11,7 @@ from ttsflow.ahead import Ahead
 from ttsflow.flight import Case, Flight, Frame, Live
 from ttsflow.ledger import Ledger
 from ttsflow.ops import Decision, Generate, Generated, Progress, Request
-from ttsflow.protocols import Leaping, innermost
+from ttsflow.protocols import innermost, leaping
 from ttsflow.settle import Rules
 from ttsflow.trace import Recorder, candidate_event
 from ttsflow.types import Candidate
@@ -49,9 +49,8 @@ class Decoding:
         self.tokens = 0
         self.live: dict[str, Live] = {}
         self._watched: dict[Flight, None] = {}
-        engine = innermost(rules.engine)
-        self._leaping = engine if isinstance(engine, Leaping) else None
-        self._rests: Callable[[], None] | None = getattr(engine, "rest", None)
+        self._leaping = leaping(rules.engine)
+        self._rests: Callable[[], None] | None = getattr(innermost(rules.engine), "rest", None)
 
     def launch(self, frame: Frame, op: Generate) -> None:
         """Submit the requests of an operation."""
@@ -81,6 +80,7 @@ class Decoding:
                 request.trace.tokens.extend(tokens)
                 fresh = len(tokens) - item.reused
                 request.reused += item.reused
+                request.played += item.played
                 request.account.running += fresh
                 self.tokens += fresh
                 if item.logprobs:
@@ -184,7 +184,7 @@ class Decoding:
         del live.flight.live[live.index]
         # What another request has decoded is in its books.
         account, fresh = case.account, len(tokens) - live.reused
-        account.reused += live.reused
+        account.reused += live.reused + live.played
         if self.live.pop(live.id, None) is not None:
             case.live -= 1
             account.live -= 1

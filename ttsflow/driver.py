@@ -10,6 +10,7 @@ import time
 import traceback
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from typing import Any
 
@@ -166,16 +167,16 @@ class Driver:
             about = len(candidates) + sum(case.live for case in self._cases)
             self._on_round([candidate.tokens_new for candidate in candidates], about)
 
-    def run(self, problems: Sequence[Problem]) -> Iterator[Result]:
-        """Yield one result per problem, in the order in which they end.
+    def run(self, problems: Sequence[Problem], done: AbstractSet[str] = frozenset()) -> Iterator[Result]:
+        """Yield one result per problem but those ``done`` before, in the order in which they end.
 
         Whatever ends the iteration, an exception or the caller, no request stays on the engine.
         """
-        waiting = deque(enumerate(problems))
+        waiting = deque(one for one in enumerate(problems) if one[1].id not in done)
         self.started = self._seen = self._limiting.started = self.engine.now()
-        self.status.problems = len(problems)
-        self.controlling.begin(len(problems))
-        self.choosing.begin(len(problems))
+        self.status.problems = len(waiting)
+        self.controlling.begin(len(waiting))
+        self.choosing.begin(len(waiting))
         ends = self._ends
         try:
             while waiting or ends.again or self._cases or ends.results:

@@ -144,15 +144,18 @@ class Asked:
 
 
 class Live(Asked):
-    """One request of a flight that still runs; ``reused`` of its tokens were decoded for another one."""
+    """One request of a flight that still runs.
 
-    __slots__ = ("account", "flight", "index", "reused")
+    ``reused`` of its tokens were decoded for another one, ``played`` come from a pool of samples.
+    """
+
+    __slots__ = ("account", "flight", "index", "played", "reused")
 
     def __init__(self, asked: Asked, flight: Flight) -> None:
         for name in Asked.__slots__:
             setattr(self, name, getattr(asked, name))
         self.flight = flight
-        self.reused = 0
+        self.reused = self.played = 0
         self.account = flight.frame.case.account
         self.index = len(flight.traces)
         flight.traces.append(self.trace)

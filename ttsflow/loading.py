@@ -48,12 +48,12 @@ __all__ = ["OWN_CONFIGS", "Loader", "session"]
 OWN_CONFIGS = "ttsflow.conf"
 
 #: Groups in which a part can be chosen by its bare name, without a config file of its own.
-GROUPS = ("strategy", "engine", "verifier", "task", "meter", "load")
+GROUPS = ("strategy", "engine", "verifier", "task", "meter", "load", "logger")
 
 #: Below these keys any setting may be given: `build` knows which exist, also those no file mentions.
 #: Only a stage that is removed must stand in a file.
 _OPEN = re.compile(
-    r"^(strategy|engine|verifier|task|cost|meter|load|budget|sampling)\.(?![^=]*\bstages\.[^.=]+=\s*null\s*$)[^=]*="
+    r"^(strategy|engine|verifier|task|cost|meter|load|logger|budget|sampling)\.(?![^=]*\bstages\.[^.=]+=\s*null\s*$)[^=]*="
 )
 
 #: How many compositions are kept, of some 15 kB each; a sweep has as many as it combines files.
@@ -141,12 +141,18 @@ class Loader(ConfigLoaderImpl):
         Hydra would apply every setting that is not swept to the defaults first, and refuse
         ``-m strategy=ffs,majority strategy.k=4`` because the default strategy has no ``k``.
         """
+        # With and without the sign of what no file has mentioned yet, as Hydra's own docs write it.
+        overrides = [line[1:] if line.startswith("+experiment=") else line for line in overrides]
         parsed = [_override(line) for line in overrides]
         task = [line for line, one in zip(overrides, parsed, strict=True) if not one.is_hydra_override()]
         own = [line for line, one in zip(overrides, parsed, strict=True) if one.is_hydra_override()]
-        applied = (
-            own if run_mode == RunMode.MULTIRUN else own + [_OPEN.sub(r"++\g<0>", line) for line in task]
-        )
+        applied = own + [_OPEN.sub(r"++\g<0>", line) for line in task]
+        if run_mode == RunMode.MULTIRUN:
+            # An experiment may say what is swept over.
+            chosen = [one for one in parsed if one.key_or_group == "experiment"]
+            if any(one.is_sweep_override() for one in chosen):
+                raise ConfigError("one at a time: each says what is swept over.", "experiment")
+            applied = own + [line for line, one in zip(overrides, parsed, strict=True) if one in chosen]
         self._files.whole = run_mode == RunMode.MULTIRUN or any(
             "hydra" in _NO_GROUP.sub("", line) for line in overrides
         )
@@ -298,9 +304,10 @@ class Loader(ConfigLoaderImpl):
         try:
             return super().load_sweep_config(master_config, sweep_overrides)
         except HydraException:
-            config = super().load_sweep_config(master_config, [])
+            own = [line for line in sweep_overrides if _override(line).is_hydra_override()]
+            config = super().load_sweep_config(master_config, own)
             with open_dict(config):
-                config.hydra.overrides.task = sweep_overrides
+                config.hydra.overrides.task = [line for line in sweep_overrides if line not in own]
             return config
 
 

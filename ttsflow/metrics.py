@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -22,9 +22,24 @@ from typing import TYPE_CHECKING
 from ttsflow.majority import maj_at_k
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
+    import numpy as np
+    from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["maj_at_k", "mean_at_k", "paired_bootstrap", "pass_at_k", "pass_hat_k", "rates", "wilson"]
+__all__ = [
+    "maj_at_k",
+    "mcnemar",
+    "mean_at_k",
+    "paired_bootstrap",
+    "paired_ratio",
+    "pass_at_k",
+    "pass_hat_k",
+    "rates",
+    "resampled",
+    "wilson",
+]
+
+#: Draws of a bootstrap that are worked on at once, and draws x questions up to which all are kept.
+_AT_ONCE, _KEPT = 500, 5_000_000
 
 #: One sample: the key of its answer, None where it has none, and whether it is right.
 Sampled = tuple[str | None, bool | None]
@@ -64,6 +79,76 @@ def paired_bootstrap(
     """
     import numpy as np  # noqa: PLC0415 - a tenth of a second that most runs do not need
 
+    one, other = _pairs(first, second, draws, level)
+    gains = one - other
+    means = resampled(gains[:, None], draws=draws, seed=seed)[:, 0]
+    low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
+    return float(gains.mean()), float(low), float(high)
+
+
+def paired_ratio(
+    first: ArrayLike,
+    second: ArrayLike,
+    *,
+    level: float = 0.95,
+    draws: int = 10_000,
+    seed: int = 0,
+) -> tuple[float, float, float]:
+    """Return mean(first) / mean(second) over questions, and its percentile interval.
+
+    For what is spent, such as tokens; questions are resampled in pairs as in ``paired_bootstrap``, which
+    says what is refused. So are values below 0, and a ``second`` that is 0 throughout.
+    """
+    import numpy as np  # noqa: PLC0415 - as above
+
+    one, other = _pairs(first, second, draws, level)
+    if min(one.min(), other.min()) < 0 or not other.any():
+        raise ValueError("a ratio needs values of at least 0, and one above it in the second.")
+    means = resampled(np.stack([one, other], axis=1), draws=draws, seed=seed)
+    # Where all drawn questions were free in the second, the ratio has no bound.
+    ratios = np.divide(means[:, 0], means[:, 1], out=np.full(draws, np.inf), where=means[:, 1] > 0)
+    low, high = np.quantile(ratios, [(1 - level) / 2, (1 + level) / 2], method="nearest")
+    return float(one.mean() / other.mean()), float(low), float(high)
+
+
+def resampled(values: ArrayLike, *, draws: int = 10_000, seed: int = 0) -> NDArray[np.float64]:
+    """Return the means of the columns of ``values`` over questions that are drawn again: draws x columns.
+
+    ``values`` has a row per question. All columns see the same draws, so that differences and ratios of
+    columns are paired.
+    """
+    import numpy as np  # noqa: PLC0415 - as above
+
+    table = np.asarray(values, float)
+    questions = len(table)
+    blocks = _kept_counts if questions * draws <= _KEPT else _counts
+    return np.concatenate([counts @ table / questions for counts in blocks(questions, draws, seed)])
+
+
+def _counts(questions: int, draws: int, seed: int) -> Iterator[NDArray[np.int32]]:
+    """Yield how often each draw has each question: blocks of draws x questions."""
+    import numpy as np  # noqa: PLC0415 - as above
+
+    rng = np.random.default_rng(seed)
+    for start in range(0, draws, _AT_ONCE):
+        rows = min(_AT_ONCE, draws - start)
+        drawn = rng.integers(0, questions, (rows, questions)) + np.arange(rows)[:, None] * questions
+        counts = np.bincount(drawn.ravel(), minlength=rows * questions)
+        yield counts.reshape(rows, questions).astype(np.int32)
+
+
+@lru_cache(maxsize=4)
+def _kept_counts(questions: int, draws: int, seed: int) -> tuple[NDArray[np.int32], ...]:
+    """Return the blocks of ``_counts``; those who compare many runs ask for the same ones again and again."""
+    return tuple(_counts(questions, draws, seed))
+
+
+def _pairs(
+    first: ArrayLike, second: ArrayLike, draws: int, level: float
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return both as arrays with one finite value per question. Raises ``ValueError``."""
+    import numpy as np  # noqa: PLC0415 - as above
+
     one, other = np.asarray(first, float), np.asarray(second, float)  # None becomes NaN
     if one.ndim != 1 or one.shape != other.shape or not one.size:
         sizes = " and ".join(
@@ -74,10 +159,24 @@ def paired_bootstrap(
         raise ValueError(f"question {bad[0]} has no finite value; leave out questions that were not graded.")
     if draws < 1 or not 0 < level < 1:
         raise ValueError(f"draws are at least 1 and level lies in (0, 1), got {draws} and {level}.")
-    gains = one - other
-    means = gains[np.random.default_rng(seed).integers(0, len(gains), (draws, len(gains)))].mean(axis=1)
-    low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
-    return float(gains.mean()), float(low), float(high)
+    return one, other
+
+
+def mcnemar(first_only: int, second_only: int) -> float:
+    """Return the p-value of the exact McNemar test (Q. McNemar 1947), two-sided.
+
+    Of the questions that just one of two strategies has right, as many should be the first's as the
+    second's if neither is better: a binomial test at one half, in integers, rounded once. Raises
+    ``ValueError`` for counts below 0.
+    """
+    if min(first_only, second_only) < 0:
+        raise ValueError(f"counts are at least 0, got {first_only} and {second_only}.")
+    trials, fewer = first_only + second_only, min(first_only, second_only)
+    ways = tail = 1
+    for k in range(1, fewer + 1):
+        ways = ways * (trials - k + 1) // k
+        tail += ways
+    return min(1.0, float(2 * tail / 2**trials))
 
 
 def mean_at_k(correct: Sequence[bool | None], k: int | None = None) -> float:

@@ -342,7 +342,8 @@ class Progress(NamedTuple):
     ``tokens``: they were decoded. ``cached`` counts prompt tokens served from the prefix cache; it comes with
     ``finish``, so that nobody knows it of a request that was aborted.
     ``certainties`` are KL(uniform || p) in nats, p the model's own distribution of each token. ``reused``
-    counts those of ``tokens`` that were decoded for another request.
+    counts those of ``tokens`` that were decoded for another request in this run, and are in its books;
+    ``played`` those that come from a pool of samples, and are in the books as if they were decoded.
     """
 
     id: str
@@ -354,3 +355,4 @@ class Progress(NamedTuple):
     reason: str = ""
     certainties: tuple[float, ...] = ()
     reused: int = 0
+    played: int = 0

@@ -9,6 +9,7 @@ from typing import Any, get_args
 
 from ttsflow.control import ControllerPart
 from ttsflow.errors import PluginError
+from ttsflow.logger import LoggerPart
 from ttsflow.order import AFTER
 from ttsflow.paths import PathsPart
 from ttsflow.protocols import (
@@ -24,7 +25,7 @@ from ttsflow.protocols import (
 from ttsflow.registry import MOUNT, Registry
 from ttsflow.sensors import LoadPart, MeterPart
 
-__all__ = ["PROTOCOLS", "explain", "join", "schema", "walk"]
+__all__ = ["PROTOCOLS", "explain", "join", "schema", "settings", "walk"]
 
 #: Which kind of part a field with this annotation holds.
 PROTOCOLS: Mapping[Any, str] = {
@@ -38,6 +39,7 @@ PROTOCOLS: Mapping[Any, str] = {
     LoadPart: "load",
     CostModel: "cost",
     MeterPart: "meter",
+    LoggerPart: "logger",
     ControllerPart: "controller",
     Task: "task",
 }
@@ -74,6 +76,12 @@ def explain(part: Any, registry: Registry) -> Any:
     not registered.
     """
     return _explain(part, "", registry)
+
+
+def settings(part: Any, registry: Registry) -> dict[str, Any]:
+    """Return the settings of a part without its own name, for ``fill``; errors as in ``explain``."""
+    told: dict[str, Any] = _explain(part, None, registry)
+    return told
 
 
 def _explain(value: Any, kind: str | None, registry: Registry) -> Any:

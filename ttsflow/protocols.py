@@ -33,6 +33,7 @@ __all__ = [
     "VerifierPart",
     "Watch",
     "innermost",
+    "leaping",
 ]
 
 #: A stage's generator is sent the reply that belongs to the operation it yielded.
@@ -228,6 +229,13 @@ def innermost(engine: Any) -> Any:
     return engine
 
 
+def leaping(engine: Any) -> Leaping | None:
+    """Return the outermost of an engine and those inside it that is ``Leaping``, None where none is."""
+    while engine is not None and not isinstance(engine, Leaping):
+        engine = getattr(engine, "inner", None)
+    return engine
+
+
 @runtime_checkable
 class Expecting(Protocol):
     """What an engine has besides that begins requests before they are asked for.
@@ -257,7 +265,9 @@ class EnginePart(Protocol):
     """Settings of an engine.
 
     One whose samples are numbered has ``most_samples``, how many of each problem there are; one that does not
-    suit every task has ``check_task(task)``.
+    suit every task has ``check_task(task)``. One that has settings which change no text has
+    ``text_settings()``, a mapping of all that may change one; without it a pool of samples takes every
+    setting for such. One whose samples must not come from a pool has ``unpooled``, the reason.
     """
 
     @property

@@ -7,7 +7,8 @@ dependencies are missing costs nothing and breaks nothing until it is used.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator, Mapping
+import sys
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib.resources import files
 from importlib.resources.abc import Traversable
@@ -31,6 +32,7 @@ Kind = Literal[
     "load",
     "cost",
     "meter",
+    "logger",
     "controller",
     "strategy",
 ]
@@ -43,13 +45,21 @@ MOUNT = "strategy"
 def config_folder(package: str) -> Traversable:
     """Return the folder of a config package. Raises ``PluginError`` when it cannot be found."""
     try:
-        return files(package)
+        return _plain_folder(package) or files(package)
     except Exception as error:
         # `conf/` stands beside the package in a source tree and becomes `ttsflow.conf` on install.
         beside = Path(__file__).parent.parent / "conf"
         if package == "ttsflow.conf" and beside.is_dir():
             return beside
         raise PluginError(f"the config package {package!r} cannot be found: {error}") from error
+
+
+def _plain_folder(package: str) -> Path | None:
+    """Return the folder of a package in one that is imported; importing it as well would take longest."""
+    above, _, name = package.rpartition(".")
+    places = list(getattr(sys.modules.get(above), "__path__", ()))
+    folder = Path(places[0], name) if len(places) == 1 else None
+    return folder if folder is not None and folder.is_dir() else None
 
 
 def config_options(folder: Traversable, prefix: str = "") -> Iterator[tuple[str, Traversable]]:
@@ -147,12 +157,15 @@ class Registry:
         if len(offers) > 1:
             raise self._clash(kind, name)
 
-    def add_configs(self, package: str, provider: str) -> None:
+    def add_configs(
+        self, package: str, provider: str, options: Iterable[tuple[str, Traversable]] | None = None
+    ) -> None:
         """Register a package of config groups; files of its ``strategy`` group become strategies.
 
-        Raises ``PluginError`` when the package cannot be found or offers a file that another one has.
+        ``options`` are its files as ``config_options`` yields them, where they are known already. Raises
+        ``PluginError`` when the package cannot be found or offers a file that another one has.
         """
-        options = list(config_options(config_folder(package)))
+        options = list(config_options(config_folder(package)) if options is None else options)
         self.configs[package] = provider
         for option, _ in options:
             group, _, name = option.partition("/")
@@ -160,7 +173,8 @@ class Registry:
             self._files.setdefault(option, []).append(entry)
             if group == "strategy" and name and not name.startswith("_"):
                 self._offers.setdefault(("strategy", name), []).append(entry)
-        self.check_options()
+        if any(len(self._files[option]) > 1 for option, _ in options):
+            self.check_options()
 
     @property
     def options(self) -> frozenset[str]:
@@ -240,8 +254,9 @@ class Registry:
         return sorted(chosen, key=lambda entry: (KINDS.index(entry.kind), entry.name))
 
     def clashes(self) -> list[PluginError]:
-        """Return one error for every name that several providers offer."""
-        return [self._clash(*key) for key, offers in sorted(self._offers.items()) if len(offers) > 1]
+        """Return one error for every name that several providers offer, but for files (``check_options``)."""
+        parts = [(key, offers) for key, offers in sorted(self._offers.items()) if len(offers) > 1]
+        return [self._clash(*key) for key, offers in parts if not all(offer.is_config for offer in offers)]
 
     def entry_of(self, cls: type, kind: str | None = None) -> Entry | None:
         """Return the entry that ``cls`` is registered as, None when there is none."""

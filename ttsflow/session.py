@@ -19,6 +19,9 @@ from ttsflow.costs.replan import Replanner
 from ttsflow.driver import Driver
 from ttsflow.engines import warm
 from ttsflow.engines.accelerated import accelerated, counted
+from ttsflow.engines.pool_file import pool_path
+from ttsflow.engines.sample_store import SampleStore
+from ttsflow.engines.samples import texts_of
 from ttsflow.engines.shared import share
 from ttsflow.engines.utilisation import Meter
 from ttsflow.errors import ConfigError
@@ -35,7 +38,7 @@ from ttsflow.status import Status
 from ttsflow.timeline import Moment, Timeline
 from ttsflow.trace import Recorder
 from ttsflow.types import Problem, Result
-from ttsflow.verifiers.served import Served, opened
+from ttsflow.verifiers.served import Served, opened, served
 
 __all__ = ["Session", "versions"]
 
@@ -82,11 +85,23 @@ class Session:
         #: What the controllers and choosers of the run have learnt, once it is over.
         self.learnt: list[Mapping[str, Any]] = []
         self._verifier: Verifier | None = None
+        self._store: SampleStore | None = None
 
     def __enter__(self) -> Self:
-        """Open engine and verifier. Raises ``ModelError``, ``MissingExtra``, ``ConfigError``."""
-        part = self.setup.asked
-        if isinstance(part, Served):
+        """Open pool, engine and verifier. Raises ``ModelError``, ``MissingExtra``, ``ConfigError``."""
+        if self.setup.acceleration.pool is not None:
+            # What is wrong with it is said before a model loads.
+            self._store = SampleStore(pool_path(self.setup.acceleration.pool))
+        try:
+            self._open()
+        except BaseException:
+            self._close_store()
+            raise
+        return self
+
+    def _open(self) -> None:
+        part = served(self.setup.asked)
+        if part is not None:
             self._serve(part)
         else:
             self._engine = warm.acquire(self.setup.engine)
@@ -99,7 +114,6 @@ class Session:
                 follow(replanner)
             else:
                 self._replanner = replanner
-        return self
 
     def _open_verifier(self) -> Verifier | None:
         part = self.setup.asked
@@ -132,7 +146,8 @@ class Session:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close the verifier; an engine that was interrupted midway is not kept."""
+        """Close verifier and pool; an engine that was interrupted midway is not kept."""
+        self._close_store()
         if self._verifier is not None:
             try:
                 self._verifier.close()
@@ -140,6 +155,11 @@ class Session:
                 warnings.warn(f"the verifier could not be closed: {failed}", stacklevel=2)
         if self.dead is not None or (kind is not None and not issubclass(kind, Exception)):
             warm.close_all()
+
+    def _close_store(self) -> None:
+        store, self._store = self._store, None
+        if store is not None:
+            store.close()
 
     @property
     def error(self) -> str | None:
@@ -158,13 +178,18 @@ class Session:
         *,
         trace: Recorder | None = None,
         on_step: Callable[[Status], None] | None = None,
+        done: AbstractSet[str] = frozenset(),
     ) -> Iterator[Result]:
-        """Yield one result per problem as it ends; afterwards ``dead`` tells whether the engine died."""
+        """Yield one result per problem as it ends; afterwards ``dead`` tells whether the engine died.
+
+        Problems whose ids are in ``done`` have a result from before and are left out.
+        """
         if self._engine is None:
             msg = "a session runs inside its `with` block."
             raise RuntimeError(msg)
         setup = self.setup
-        engine = accelerated(self._engine, setup.acceleration, budget=bool(setup.budget))
+        pool = None if self._store is None else (self._store, texts_of(setup.engine))
+        engine = accelerated(self._engine, setup.acceleration, budget=bool(setup.budget), pool=pool)
         watch = None if self._replanner is None else self._replanner.observe
         try:
             measures = self._measures(engine)
@@ -177,11 +202,11 @@ class Session:
         self._running = driver
         begin: Callable[[], Meter | None] | None = getattr(self._engine, "meter", None)
         meter = begin() if begin is not None else None
-        started, done = engine.now(), {}
+        started, ended = engine.now(), {}
         try:
-            for result in driver.run(problems):
+            for result in driver.run(problems, done):
                 self.wall_seconds = engine.now() - started
-                done[result.id] = result
+                ended[result.id] = result
                 yield result
         finally:
             self.dead, self.broken = driver.dead, driver.broken
@@ -195,7 +220,8 @@ class Session:
                 self.work["idle_joules"] = round(metering.idle, 6)
             self._close_measures()
         if setup.acceleration.check_exact and self.dead is None:
-            self.exact = self._compared(problems, done, driver.capped)
+            rest = [problem for problem in problems if problem.id in ended]
+            self.exact = self._compared(rest, ended, driver.capped)
 
     def _measures(self, engine: Engine) -> dict[str, Any]:
         """Open meter and load monitor of the run; return what the driver has to know of them."""

@@ -16,6 +16,8 @@ from ttsflow.control import ControllerPart
 from ttsflow.costs.plan import Plan, Sharing
 from ttsflow.fingerprint import fingerprint
 from ttsflow.load.idle import NoLoad
+from ttsflow.logger import LoggerPart
+from ttsflow.loggers.plain import NoLogger
 from ttsflow.measuring import controllers_of
 from ttsflow.meters.attribution import How
 from ttsflow.meters.plain import NoMeter
@@ -42,6 +44,7 @@ class Setup:
     meter: MeterPart = field(default_factory=NoMeter)
     attribution: How = "token_share"
     load: LoadPart = field(default_factory=NoLoad)
+    logger: LoggerPart = field(default_factory=NoLogger)
     plan: Plan | None = None
     sharing: Sharing | None = None
     seed: int = 0
@@ -91,6 +94,15 @@ class Setup:
     def choosers(self) -> Mapping[ChooserPart, str]:
         """The choosers of the strategy, and the unit that each counts."""
         return choosers_of(self.strategy, self.budget, self.costs)
+
+    @property
+    def coupled(self) -> str | None:
+        """Why what one problem comes to depends on the others; None where each stands alone."""
+        if self.controllers or self.choosers:
+            return "a controller or chooser decides by what earlier problems came to"
+        if self.budget.run:
+            return "a budget of the run is shared by all problems"
+        return "a breaker counts how problems end" if self.budget.breaker is not None else None
 
     @property
     def asked(self) -> VerifierPart | None:

@@ -3,124 +3,127 @@
 The sweeper and the launcher are those of Hydra's own config, so that installed ones work as they do
 everywhere (``hydra/launcher=joblib``). What is added here: the jobs are printed
 before the first starts, each job composes its config itself, and a job that fails, even in that,
-records why in its own folder and lets the others go on.
+records why in its own folder and lets the others go on. The folder of a job is named after what it is,
+so that a rerun finds what is done.
 """
 
 from __future__ import annotations
 
-import json
-import sys
-import traceback
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+import os
+from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 from hydra._internal.callbacks import Callbacks
-from hydra.core.hydra_config import HydraConfig
 from hydra.core.plugins import Plugins
-from hydra.core.utils import JobReturn
+from hydra.core.utils import JobReturn, JobStatus
 from hydra.plugins.launcher import Launcher
 from hydra.types import HydraContext, RunMode
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf.errors import OmegaConfBaseException
 
 from ttsflow import interrupt, plugins
-from ttsflow.config import compose
-from ttsflow.errors import ConfigError
-from ttsflow.listing import show_jobs, show_plan, shown
+from ttsflow.errors import ConfigError, TtsflowError
+from ttsflow.job import Ended, Job, ended_before
+from ttsflow.jobs import JobPlan, check_folder, job_name, planned, show_plan, write_plan
+from ttsflow.listing import show_jobs
 from ttsflow.loading import Loader, session
-from ttsflow.run import run_config
-from ttsflow.summary import Summary
+from ttsflow.locking import hold
 from ttsflow.translate import translated
 
 __all__ = ["Ended", "Job", "sweep"]
 
-
-@dataclass(frozen=True, slots=True)
-class Ended:
-    """What one job came to. A sweeper that searches takes its accuracy as the value to maximise."""
-
-    number: int
-    overrides: tuple[str, ...]
-    folder: str
-    status: str
-    row: dict[str, Any] = field(default_factory=dict, hash=False)
-
-    def __float__(self) -> float:
-        """Return the accuracy; nan when there is none."""
-        accuracy = self.row.get("accuracy")
-        return float("nan") if accuracy is None else float(accuracy)
+#: The setting that lets ttsflow name the folders of jobs.
+_AUTO = "auto"
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
-    """Runs one job; may be sent to another process. ``done`` is what this process has run."""
+class _Planned:
+    """A launcher that prints the jobs first, leaves out what is done, and keeps what they came to."""
 
-    config_dir: str | None
-    show: bool
-    done: list[Ended] = field(default_factory=list)
-
-    def __call__(self, config: DictConfig) -> Ended:
-        """Compose and run. The config Hydra has composed is left aside: it may lack what was refused."""
-        del config
-        hydra = HydraConfig.get()
-        overrides, folder = tuple(hydra.overrides.task), Path(hydra.runtime.output_dir)
-        status, error, row = "failed", None, {}
-        try:
-            summary = run_config(compose(overrides, self.config_dir), folder, show=self.show)
-            status, error, row = summary.status, summary.error, _row(summary)
-        except Exception as caught:
-            if interrupt.received():
-                raise interrupt.Interrupted from caught
-            record_failure(folder, caught)
-            error = str(caught)
-        if status == "failed":
-            print(f"job {hydra.job.num} failed: {error}", file=sys.stderr, flush=True)  # noqa: T201
-        elif self.show:
-            told = ", ".join(f"{key} {value}" for key, value in shown(row).items() if value is not None)
-            print(f"job {hydra.job.num} done: {told}", flush=True)  # noqa: T201
-        self.done.append(Ended(hydra.job.num, overrides, str(folder), status, row))
-        return self.done[-1]
-
-
-def _row(summary: Summary) -> dict[str, Any]:
-    low, high = summary.accuracy_ci95 or (None, None)
-    usage: Mapping[str, Any] = summary.usage
-    return {
-        "accuracy": summary.accuracy,
-        "95 % interval": None if low is None or high is None else f"{low:.3f}-{high:.3f}",
-        "decoded": usage["decoded_tokens"],
-        "serial": usage["serial_tokens"],
-        "seconds": round(usage["wall_seconds"], 2),
-        "answered": f"{summary.coverage:.0%}",
-    }
-
-
-def record_failure(folder: Path, error: Exception) -> None:
-    """Write a summary that says why a job failed, unless the run has written one itself."""
-    file = folder / "summary.json"
-    if not file.exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        trace = "".join(traceback.format_exception(error))
-        record = {"status": "failed", "error": f"{type(error).__name__}: {error}", "traceback": trace}
-        file.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
-
-
-class _Announced:
-    """A launcher that prints the jobs before they start and keeps what they came to."""
-
-    def __init__(self, launcher: Launcher) -> None:
+    def __init__(self, launcher: Launcher, config: DictConfig, loader: Loader, job: Job) -> None:
         self.launcher = launcher
+        self.config = config
+        self.loader = loader
+        self.job = job
+        self.folder = Path(os.path.abspath(str(config.hydra.sweep.dir)))  # noqa: PTH100 - as Hydra does
         self.ended: list[Ended] = []
+        own = OmegaConf.to_container(config.hydra.sweep, resolve=False)
+        self._named = isinstance(own, dict) and own["subdir"] == _AUTO
 
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
-        """Launch a batch of jobs."""
+        """Launch those of a batch that are not done; return what all of them came to."""
         if not job_overrides:
             raise ConfigError("the overrides expand to no job at all.")
-        show_plan(job_overrides, initial_job_idx)
-        returns = self.launcher.launch(job_overrides, initial_job_idx)
-        self.ended += [job.return_value for job in returns]
-        return returns
+        plan = planned(
+            (
+                (number, overrides, self.folder / self._name(number, overrides))
+                for number, overrides in enumerate(job_overrides, initial_job_idx)
+            ),
+            named=self._named,
+        )
+        show_plan(plan)
+        write_plan(self.folder, plan)
+        pending = [job for job in plan if job.pending]
+        found = {job.number: _as_it_stands(job) for job in plan if job.same is None and not job.pending}
+        self.ended += found.values()
+        self.job.numbers.update({str(job.folder): job.number for job in pending})
+        if pending:
+            found |= dict(zip((job.number for job in pending), self._launched(pending), strict=True))
+        return [_returned(found[job.number if job.same is None else job.same], job.overrides) for job in plan]
+
+    def _launched(self, jobs: Sequence[JobPlan]) -> list[Ended]:
+        """Run jobs; return what they came to, in order."""
+        words = [[*job.overrides, f"hydra.sweep.subdir={_quoted(self._below(job.folder))}"] for job in jobs]
+        try:
+            returns = self.launcher.launch(words, jobs[0].number)
+            ended = [one.return_value for one in returns]
+        except Exception as error:
+            if interrupt.received():
+                raise
+            self.ended += [ended_before(job.number, job.overrides, job.folder) for job in jobs]
+            if isinstance(error, TtsflowError):
+                raise
+            name = type(self.launcher).__name__
+            raise TtsflowError(
+                f"{name} gave up: {type(error).__name__}: {error}. What is done is kept; the same command "
+                "goes on with the rest."
+            ) from error
+        self.ended += ended
+        return ended
+
+    def _below(self, folder: Path) -> str:
+        return os.path.relpath(folder, self.folder)
+
+    def _name(self, number: int, overrides: Sequence[str]) -> str:
+        """Return the folder of a job below that of the sweep."""
+        if self._named:
+            return job_name(overrides, self.job.config_dir)
+        config = self.loader.load_sweep_config(self.config, list(overrides))
+        with open_dict(config):
+            config.hydra.job.id = config.hydra.job.num = number
+        try:
+            return str(config.hydra.sweep.subdir)
+        except OmegaConfBaseException as error:
+            raise ConfigError(f"the folder of a job cannot be told: {error}", "hydra.sweep.subdir") from error
+
+
+def _as_it_stands(job: JobPlan) -> Ended:
+    ended = ended_before(job.number, job.overrides, job.folder)
+    if job.progress.state == "running":
+        return Ended(job.number, job.overrides, str(job.folder), "running", ended.row)
+    return ended
+
+
+def _returned(ended: Ended, overrides: Sequence[str]) -> JobReturn:
+    """Return what a sweeper is told of a job, whoever ran it."""
+    told = JobReturn(overrides=overrides)
+    told.return_value, told.status = ended, JobStatus.COMPLETED
+    return told
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
 def _check_once_per_choice(sweeper: Any, loader: Loader) -> None:
@@ -137,24 +140,11 @@ def _check_once_per_choice(sweeper: Any, loader: Loader) -> None:
     sweeper.validate_batch_is_legal = lambda batch: check(list({files(job): job for job in batch}.values()))
 
 
-def _check_folder(folder: Path) -> None:
-    """Refuse a folder that holds anything, before a job starts."""
-    try:
-        used = folder.exists() and (not folder.is_dir() or any(folder.iterdir()))
-    except OSError as error:
-        raise ConfigError(
-            f"the folder {folder} cannot be used: {error.strerror}.", "hydra.sweep.dir"
-        ) from error
-    if used:
-        raise ConfigError(
-            f"{folder} is in use, and nothing is overwritten; choose another folder.", "hydra.sweep.dir"
-        )
-
-
 def sweep(overrides: Sequence[str], config_dir: str | None, *, show: bool) -> list[Ended]:
     """Run all jobs that ``overrides`` expand to, print a table of them, and return what they came to.
 
-    Raises ``ConfigError`` when the overrides cannot be read, before any job starts.
+    A folder that holds a sweep is gone on with: complete jobs are left as they are, others are finished.
+    Raises ``ConfigError`` when the overrides cannot be read, and for a folder in use, before any job starts.
     """
     registry = plugins.load()
     job = Job(config_dir, show)
@@ -165,23 +155,39 @@ def sweep(overrides: Sequence[str], config_dir: str | None, *, show: bool) -> li
             sweeper: Any = Plugins.instance().instantiate_sweeper(
                 config=config, hydra_context=context, task_function=job
             )
-        _check_folder(Path(str(config.hydra.sweep.dir)))
+        folder = Path(str(config.hydra.sweep.dir))
+        check_folder(folder)
         _check_once_per_choice(sweeper, loader)
-        launcher = sweeper.launcher = _Announced(sweeper.launcher)
+        # Some sweepers are only a front for the one that launches.
+        launching = sweeper if hasattr(sweeper, "launcher") else sweeper.sweeper
+        launcher = launching.launcher = _Planned(launching.launcher, config, loader, job)
         arguments = OmegaConf.to_container(config.hydra.overrides.task, resolve=False)
-        try:
-            with translated(registry, loader):
-                sweeper.sweep(arguments=arguments)
-        finally:
-            # An interrupt ends the batch before the launcher can tell what it had finished.
-            ended = sorted({*job.done, *launcher.ended}, key=lambda one: one.number)
-            if ended:
-                print()  # noqa: T201
-                show_jobs(
-                    [one.number for one in ended],
-                    [one.overrides for one in ended],
-                    [one.status for one in ended],
-                    [one.row for one in ended],
-                )
-                print(f"\nresults in {config.hydra.sweep.dir}")  # noqa: T201
-    return ended
+        with ExitStack() as stack:
+            try:
+                stack.enter_context(hold(folder, "a sweep"))
+                write_plan(folder, [])
+            except OSError as error:
+                raise ConfigError(
+                    f"the folder {folder} cannot be written: {error.strerror}.", "hydra.sweep.dir"
+                ) from error
+            try:
+                with translated(registry, loader):
+                    sweeper.sweep(arguments=arguments)
+            finally:
+                # An interrupt ends the batch before the launcher can tell what it had finished.
+                _show(job.done, launcher.ended, folder)
+    return sorted(launcher.ended, key=lambda one: one.number)
+
+
+def _show(done: Sequence[Ended], told: Sequence[Ended], folder: Path) -> None:
+    alike = {(one.folder, frozenset(one.overrides)): one for one in (*told, *done)}
+    ended = sorted(alike.values(), key=lambda one: one.number)
+    if ended:
+        print()  # noqa: T201
+        show_jobs(
+            [one.number for one in ended],
+            [one.overrides for one in ended],
+            [one.status for one in ended],
+            [one.row for one in ended],
+        )
+        print(f"\nresults in {folder}")  # noqa: T201

@@ -7,8 +7,9 @@ import math
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import Any, Protocol
 
+from ttsflow.lines import LineFile
 from ttsflow.types import Candidate, Result
 
 __all__ = ["JsonTrace", "NoTrace", "Recorder", "candidate_event", "finite", "result_record"]
@@ -46,14 +47,14 @@ class JsonTrace:
     enabled = True
 
     def __init__(self, path: Path) -> None:
-        self._file: IO[str] = path.open("a", encoding="utf-8")
+        self._file = LineFile(path)
         # A number that JSON does not know would make the whole line unreadable.
         self._encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
 
     def event(self, kind: str, problem: str, data: Mapping[str, Any]) -> None:
         """Write one event of one problem. Raises ``ValueError`` for a number that is not finite."""
         head = {"event": kind, "problem": problem}
-        self._file.write(self._encode(head | dict(data) | head) + "\n")
+        self._file.write(self._encode(head | dict(data) | head))
 
     def flush(self) -> None:
         """Hand everything written to the operating system."""

@@ -107,8 +107,9 @@ class Usage:
 
     Tokens unless said otherwise. ``output``: of candidates that ended by themselves or at a limit;
     ``aborted``: of candidates ttsflow ended; ``dropped``: speculated and not used; ``adopted``: the
-    part of ``output`` that was speculated; ``reused``: taken over from another request instead of
-    decoded, and in no other count; ``cached``: the part of ``prompt`` found in the prefix cache,
+    part of ``output`` that was speculated; ``reused``: taken over instead of decoded, from a
+    pool of samples and then part of ``output`` and ``aborted`` as well, or from another request (shared
+    speculation) and then in no other count; ``cached``: the part of ``prompt`` found in the prefix cache,
     unknown of requests that were aborted.
     ``serial`` is the length of the longest chain of tokens that had to be decoded one after another.
     ``seconds`` is the time from a problem's start to its result. ``joules`` is None where no meter ran.
@@ -130,7 +131,7 @@ class Usage:
 
     @property
     def decoded(self) -> int:
-        """All tokens the engine decoded: output + aborted + dropped."""
+        """All tokens the strategy had decoded: output + aborted + dropped; a pool may have played them."""
         return self.output + self.aborted + self.dropped
 
     def __add__(self, other: Usage) -> Usage:

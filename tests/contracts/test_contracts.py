@@ -1,11 +1,15 @@
 """Every part that is shipped keeps its protocol."""
 
 import json
+from types import SimpleNamespace
 
 import pytest
 
 from ttsflow.acceleration import Acceleration
 from ttsflow.builtin import PARTS
+from ttsflow.control import ControllerPart
+from ttsflow.controllers.online import Online
+from ttsflow.controllers.reserve import Reserve
 from ttsflow.costs.basic import Requests, Seconds, Tokens
 from ttsflow.costs.hardware import Hardware
 from ttsflow.costs.prices import Joules, Money
@@ -14,16 +18,23 @@ from ttsflow.engines.accelerated import accelerated
 from ttsflow.engines.law import Law
 from ttsflow.engines.recorded_samples import RecordedSamples
 from ttsflow.engines.replay import Replay
+from ttsflow.engines.sample_store import SampleStore
+from ttsflow.engines.samples import Texts
 from ttsflow.engines.sim import Sim
 from ttsflow.engines.traced import Traced
 from ttsflow.engines.vllm import VLLM
+from ttsflow.load.cpu import CPULoad
+from ttsflow.load.idle import NoLoad
+from ttsflow.load.queued import QueueLoad
+from ttsflow.load.written import TraceLoad
 from ttsflow.meters.model import PowerModel
 from ttsflow.meters.plain import NoMeter
 from ttsflow.meters.rapl import RAPL
 from ttsflow.paths import PathsPart
 from ttsflow.protocols import EnginePart
-from ttsflow.sensors import MeterPart
+from ttsflow.sensors import LoadPart, MeterPart
 from ttsflow.strategies.aggregate import Aggregate
+from ttsflow.strategies.apart import Apart
 from ttsflow.strategies.auto import Auto
 from ttsflow.strategies.branch import Branch
 from ttsflow.strategies.budget_check import BudgetCheck
@@ -37,7 +48,18 @@ from ttsflow.strategies.probe import Probe
 from ttsflow.strategies.recipe import Recipe
 from ttsflow.strategies.repetition import Repetition
 from ttsflow.strategies.select import Select
-from ttsflow.strategies.until import AllFinished, PoolSize
+from ttsflow.strategies.stability import Consistent, WindowAgreed
+from ttsflow.strategies.until import (
+    Agreed,
+    AllFinished,
+    AllOf,
+    AnyOf,
+    BestFinished,
+    Finished,
+    Not,
+    PoolSize,
+    Stopped,
+)
 from ttsflow.strategies.verify import Verify
 from ttsflow.strategies.watches import FirstFinished, LastFinished, ThinkingEnded
 from ttsflow.tasks.arithmetic import Arithmetic
@@ -46,12 +68,16 @@ from ttsflow.tasks.plain import Plain
 from ttsflow.tasks.simulated import SimulatedTask
 from ttsflow.testing import FakeEngine, FakeEnginePart, FakeTask, FakeVerifierPart
 from ttsflow.testing.contracts import (
+    ControllerContract,
     CostContract,
     EngineContract,
+    LoadContract,
     MeterContract,
     PartContract,
+    PredictorContract,
     StageContract,
     TaskContract,
+    UntilContract,
     VerifierContract,
     WatchContract,
 )
@@ -59,6 +85,7 @@ from ttsflow.verifiers.answer import GoldAnswer
 from ttsflow.verifiers.confidence import ConfidenceScore
 from ttsflow.verifiers.constant import Constant, RandomScore
 from ttsflow.verifiers.countdown import CountdownSteps
+from ttsflow.verifiers.ensemble import Ensemble
 from ttsflow.verifiers.equations import Equations
 from ttsflow.verifiers.judge import Judge
 from ttsflow.verifiers.tests import CodeTests
@@ -94,6 +121,22 @@ class TestAcceleratedEngine(EngineContract):
         return accelerated(FakeEngine(context=200, **settings), wanted)
 
 
+@pytest.fixture(scope="module")
+def samples(tmp_path_factory):
+    """Return a pool that all tests of an engine share, so that what one has asked for another finds."""
+    store = SampleStore(tmp_path_factory.mktemp("pool") / "samples.pool")
+    yield store
+    store.close()
+
+
+@pytest.mark.parametrize("settings", [{}, {"capacity": 1}, {"capacity": 2, "preempt": 0.5}], ids=str)
+@pytest.mark.parametrize("wanted", [Acceleration(), Acceleration(prefix_order=True, speculation=True)])
+class TestPooledEngine(EngineContract):
+    @pytest.fixture
+    def engine(self, settings, wanted, samples):
+        return accelerated(FakeEngine(context=200, **settings), wanted, pool=(samples, Texts("fake", "")))
+
+
 LAW = Law(median=3, sigma=0.5, longest=10, end=0.2)
 
 
@@ -126,6 +169,7 @@ STAGES = {
     "repeat": Repeat({"step": STEP}, at_most=4, until=AllFinished()),
     "when": When(PoolSize(1), GenerateStage(1), GenerateStage(2)),
     "each": Sequence({"roots": STEP, "each": Each({"more": Repeat({"step": STEP}, at_most=3)})}),
+    "apart": Sequence({"a": GenerateStage(2), "b": Apart({"step": STEP, "more": STEP})}),
     "generate": GenerateStage(3, total=2, watch=FirstFinished(1, refill=1)),
     "verify": Sequence({"a": GenerateStage(3), "s": Verify("geometric")}),
     "select": Repeat({"step": STEP, "score": Verify(), "keep": Select(into=4, copies=2)}, at_most=4),
@@ -173,6 +217,69 @@ class TestWatches(WatchContract):
     pass
 
 
+UNTILS = {
+    "all_finished": AllFinished(),
+    "agreed": Agreed(),
+    "by_score": Agreed(by="score"),
+    "consistent": Consistent(),
+    "window_agreed": WindowAgreed(2),
+    "best_finished": BestFinished(),
+    "finished": Finished(2),
+    "pool_size": PoolSize(3),
+    "stopped": Stopped(),
+    "any_of": AnyOf({"a": PoolSize(3), "b": Stopped()}),
+    "all_of": AllOf({"a": PoolSize(3), "b": Agreed()}),
+    "not": Not(PoolSize(3)),
+}
+
+
+@parts(**UNTILS)
+class TestConditions(UntilContract):
+    pass
+
+
+PREDICTORS = {"thinking_ended": ThinkingEnded("1", 3)}
+
+
+@parts(**PREDICTORS)
+class TestPredictors(PredictorContract):
+    pass
+
+
+LOADS = {"none": NoLoad(), "cpu": CPULoad(), "trace": TraceLoad((0.0, 0.5, 1.0), each=2.0, cycle=True)}
+
+
+@parts(**LOADS)
+class TestLoads(LoadContract):
+    def test_keeps_the_protocol(self, part):
+        assert isinstance(part, LoadPart)
+
+
+class BusyEngine(FakeEngine):
+    """A fake engine that others use as well."""
+
+    def load(self):
+        return SimpleNamespace(running=16, waiting=9)
+
+
+class TestQueue(LoadContract):
+    @pytest.fixture
+    def part(self):
+        return QueueLoad()
+
+    def opened(self, part):
+        return part.open_on(BusyEngine(), lambda: 3)
+
+
+CONTROLLERS = {"online": Online(), "reserve": Reserve()}
+
+
+@parts(**CONTROLLERS)
+class TestControllers(ControllerContract):
+    def test_keeps_the_protocol(self, part):
+        assert isinstance(part, ControllerPart)
+
+
 VERIFIERS = {
     "countdown": CountdownSteps(),
     "equations": Equations(),
@@ -180,6 +287,7 @@ VERIFIERS = {
     "random": RandomScore(3),
     "fake": FakeVerifierPart(),
     "judge": Judge(FakeEnginePart(), per="step"),
+    "ensemble": Ensemble({"a": Equations(), "b": RandomScore(3)}),
 }
 
 
@@ -263,6 +371,12 @@ def test_every_shipped_part_of_these_kinds_is_held_to_its_contract():
     # Recorded scores belong to recorded samples alone, reward models need a model, and a simulated one scores
     # the steps of a law; their own tests hold them to the protocol.
     assert {*VERIFIERS, *OUTCOMES, "recorded", "prm", "orm", "simulated"} == set(PARTS["verifier"])
+    assert {*WATCHES} - {"more"} == set(PARTS["watch"])
+    assert {*UNTILS} - {"by_score"} == set(PARTS["until"])
+    assert set(PREDICTORS) == set(PARTS["predictor"])
+    assert set(CONTROLLERS) == set(PARTS["controller"])
+    # That of GPUs needs one: its own tests hold it to made-up boards.
+    assert {*LOADS, "queue", "nvml"} == set(PARTS["load"])
     assert set(ENGINES) == set(PARTS["engine"])
     assert set(PATHS) == set(PARTS["paths"])
     assert set(COSTS) == set(PARTS["cost"])

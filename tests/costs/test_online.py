@@ -60,16 +60,44 @@ def test_the_first_jump_of_the_load_after_a_long_calm_is_covered_more_often_than
 def test_nothing_is_known_before_one_observation():
     price = OnlineCost()
     assert price.estimate(1, 0.0) is None
-    for failed in (None, math.nan, math.inf, -math.inf, 0.0, -3.0):
+    for failed in (None, math.nan, math.inf, -math.inf, -3.0):
         assert not price.observe(1, 0.0, failed)
     assert price.estimate(8, 0.5) is None
-    assert (price.seen, price.ignored) == (0, 6)
+    assert (price.seen, price.ignored) == (0, 5)
     assert price.observe(1, 0.0, 50.0)
-    assert (price.seen, price.ignored) == (1, 6)
+    assert (price.seen, price.ignored) == (1, 5)
     mean, margin = price.estimate(1, 0.0)
     assert mean >= 50
     assert margin >= 0.2 * mean
     assert math.isfinite(margin)
+
+
+def test_a_cost_of_zero_is_shared_with_the_next_above_it():
+    """A meter that is refreshed now and then tells several short samples at once."""
+    told, exact = OnlineCost(forgetting=1.0), OnlineCost(forgetting=1.0)
+    for place in range(300):
+        told.observe(1, 0.0, 0.0 if place % 3 else 90.0)
+        exact.observe(1, 0.0, 30.0)
+    assert told.estimate(1, 0.0).mean == pytest.approx(exact.estimate(1, 0.0).mean, rel=0.02)
+    assert (told.ignored, exact.ignored) == (0, 0)
+
+
+def test_costs_of_zero_alone_tell_nothing():
+    price = OnlineCost()
+    for _ in range(1000):
+        assert not price.observe(1, 0.0, 0.0)
+    assert price.estimate(1, 0.0) is None
+    assert len(price.state()["free"]) == 100
+
+
+def test_a_mean_of_queries_has_the_mean_of_their_features():
+    together, alone = OnlineCost(), OnlineCost()
+    together.observe(1, 0.0, 0.0)
+    together.observe(3, 1.0, 80.0)
+    alone.observe(2, 0.0, 40.0)
+    # n is 2 and the cost 40 in both; the load was 0.5 in the mean.
+    assert together.estimate(2, 0.0).mean <= alone.estimate(2, 0.0).mean
+    assert together.state()["last"] == [40.0, 2]
 
 
 def test_the_first_steps_are_not_priced_below_the_last_one():
@@ -138,6 +166,7 @@ def test_a_state_that_was_saved_goes_on_as_if_nothing_had_been(words, steps):
     price.observe(1, 0.0, None)
     for n, load, cost in jumping(2, 20, steps):
         price.observe(n, load, cost)
+    price.observe(2, 0.5, 0.0)
     other = OnlineCost.from_state(json.loads(json.dumps(price.state(), allow_nan=False)))
     for n, load, cost in jumping(3, 20, 30):
         assert other.estimate(n, load) == price.estimate(n, load)
@@ -158,6 +187,9 @@ def test_a_state_that_was_saved_goes_on_as_if_nothing_had_been(words, steps):
         {"last": [1.0, 0], "seen": 1},
         {"model": {}},
         {"model": None},
+        {"free": 3},
+        {"free": [[1.0, 0.5]]},
+        {"free": [[1.0, 0.5, math.nan, 0.0]]},
         {"model": RecursiveLeastSquares(3).state()},
     ],
 )

@@ -21,7 +21,7 @@ from ttsflow.run import run_config
 from ttsflow.session import Session
 from ttsflow.strategies.aggregate import Aggregate
 from ttsflow.strategies.auto import Auto
-from ttsflow.strategies.flow import Sequence
+from ttsflow.strategies.flow import Each, Sequence
 from ttsflow.strategies.generate import GenerateStage
 from ttsflow.strategies.ladder import Ladder
 from ttsflow.testing import FakeEngine, FakeTask, run_fake
@@ -312,6 +312,54 @@ def test_what_was_lost_with_the_engine_or_ended_by_a_budget_tells_nothing(tools)
         chooser = Listens()
         run_fake(Asks(chooser), problems(1), concurrency=1, **settings)
         assert [entry[0] for entry in chooser.log] == ["open", "begin", "choose"]
+
+
+def test_a_reward_that_is_none_fails_its_problem_and_holds_up_nobody():
+    @dataclass(frozen=True)
+    class Boasts:
+        chooser: Listens
+
+        def __call__(self, state):
+            number = int(state.problem.id.rpartition("-")[2])
+            chosen = yield Choose(self.chooser, state.rng("x"), {"number": float(number)})
+            got = yield Generate((Request(),))
+            yield Learn(chosen.number, {chosen.arm: Earned(None, 2.0 if number == 0 else 1.0)})
+            return state.with_(pool=got.candidates, spent=got.spent)
+
+    chooser = Listens()
+    results = run_fake(Boasts(chooser), problems(3), concurrency=3)
+    assert results["fake-0"].reason == "ValueError: a reward lies between 0 and 1, got 2.0."
+    rewards = {entry[1]: entry[2]["arm"].reward for entry in chooser.log if entry[0] == "learn"}
+    assert rewards == {0.0: 0.0, 1.0: 1.0, 2.0: 1.0}
+
+
+def test_a_grader_that_breaks_tells_nothing_of_an_arm():
+    class Breaks(FakeTask):
+        def correct(self, answer, problem):
+            if problem.id == "fake-1":
+                raise ValueError("no")
+            return super().correct(answer, problem)
+
+    auto = Auto(ARMS, reward="correct")
+    results = run_fake(auto, problems(4), task=Breaks(), concurrency=1)
+    assert results["fake-1"].reason == "grading failed: ValueError: no"
+    assert {result.outcome for name, result in results.items() if name != "fake-1"} == {"answered"}
+
+
+def test_a_clock_that_goes_back_breaks_nothing():
+    class Back(FakeEngine):
+        def now(self):
+            return 100.0 - 0.01 * self.steps if self.steps % 40 < 20 else 0.01 * self.steps
+
+    results = run_fake(Auto(ARMS), problems(12), engine=Back(), budget=Budget(run={"seconds": 1e6}))
+    assert {result.outcome for result in results.values()} == {"answered"}
+
+
+def test_branches_of_a_question_may_choose_side_by_side():
+    each = Each({"auto": Auto(ARMS)})
+    strategy = Sequence({"roots": GenerateStage(2), "each": each, "vote": Aggregate()})
+    results = run_fake(strategy, problems(6), budget=tokens(5000), concurrency=2)
+    assert {result.outcome for result in results.values()} == {"answered"}
 
 
 def test_grades_come_from_the_task_and_only_where_it_knows():

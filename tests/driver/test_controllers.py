@@ -501,3 +501,100 @@ def test_a_comparison_with_the_plain_engine_leaves_out_what_a_controller_decided
     with Session(setup) as session:
         list(session.run(list(setup.task.problems())))
     assert session.exact == {"checked": 0, "differ": [], "skipped": 3}
+
+
+# --- many in flight ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Cold(Heard):
+    """Has no price before it was told one."""
+
+    def open(self, unit):
+        return _Cold(self)
+
+
+class _Cold(_Heard):
+    def offer(self, asking):
+        offer = super().offer(asking)
+        return offer if of(self._part, "observe") else offer._replace(price=None)
+
+
+def test_queries_are_told_in_the_order_in_which_they_began(tools):
+    """However many run side by side, and though the short ones end first."""
+    for concurrency in (1, 5, 12):
+        heard = Heard(price=1.0)
+        problems = FakeTask(size=12).problems()
+        results = run_fake(
+            climbing(heard, n=1, rungs=(1,)), problems, budget=tokens(1e9), concurrency=concurrency
+        )
+        lengths = [float(results[problem.id].usage.decoded) for problem in problems]
+        assert len(set(lengths)) > 3
+        assert [cost for _, _, cost in of(heard, "observe")] == lengths
+
+
+@pytest.mark.parametrize(("part", "told"), [(Cold, 8), (Heard, 0)])
+def test_further_samples_wait_for_the_first_questions_only_where_no_price_is_known(part, told):
+    heard = part(price=1.0)
+    run_fake(
+        climbing(heard, gain="one_rung"), FakeTask(size=20).problems(), budget=tokens(1e9), concurrency=12
+    )
+    kinds = [entry[0] for entry in heard.log]
+    later = next(
+        place for place, (kind, *data) in enumerate(heard.log) if kind == "offer" and not data[0].first
+    )
+    before = kinds[:later].count("observe")
+    assert before >= told
+    if not told:
+        assert before < 8
+    firsts = [data[0].first for kind, *data in heard.log[:later] if kind == "offer"]
+    assert firsts.count(True) == 12, "all that fit have begun, and nobody else"
+
+
+def test_a_question_that_breaks_holds_up_nobody():
+    class Broken(FakeTask):
+        def answer(self, text, problem):
+            if problem.id in {"fake-0", "fake-3"}:
+                raise ValueError("no")
+            return super().answer(text, problem)
+
+    for concurrency in (3, 8):
+        results = run_fake(
+            climbing(Cold(price=1.0)), task=Broken(), budget=tokens(1e9), concurrency=concurrency
+        )
+        assert {name for name, result in results.items() if result.outcome == "failed"} == {
+            "fake-0",
+            "fake-3",
+        }
+        assert {result.outcome for result in results.values()} == {"answered", "failed"}
+
+
+@pytest.mark.parametrize("limit", [5, 40, 90])
+def test_those_that_wait_are_answered_when_the_funds_are_gone(limit):
+    results = run_fake(
+        climbing(Cold(price=1.0)), FakeTask(size=20).problems(), budget=tokens(limit), concurrency=12
+    )
+    assert len(results) == 20
+    assert spent(results) < limit + 64
+
+
+def test_branches_of_one_question_do_not_wait_for_each_other():
+    each = Each({"climb": Ladder(n=3, controller=Cold(price=1.0), min_samples=3)})
+    strategy = Sequence({"roots": GenerateStage(2, unit="step"), "each": each, "vote": Aggregate()})
+    results = run_fake(strategy, FakeTask(size=6).problems(), budget=tokens(1e9), concurrency=4)
+    assert {result.outcome for result in results.values()} == {"answered"}
+
+
+@pytest.mark.slow
+def test_with_many_in_flight_no_question_is_deferred_for_prices_of_short_samples(tools):
+    from ttsflow.assemble import assemble
+    from ttsflow.config import compose
+    from ttsflow.session import Session
+
+    words = ["engine=replay", "task=recorded", "task.model=R1", "strategy=atest_reserve", "concurrency=32"]
+    setup = assemble(compose([*words, "budget.run.tokens=3000000"]))
+    with Session(setup) as session:
+        results = list(session.run(list(setup.task.problems())[:100]))
+    # Of 100 questions 26 were deferred when prices were learnt in the order in which samples ended.
+    assert sum(result.outcome == "deferred" for result in results) <= 2
+    assert sum(result.usage.decoded for result in results) < 3_000_000 + 32 * 8

@@ -731,7 +731,7 @@ def test_a_law_of_a_run_may_be_played_back_as_well(tmp_path):
 
 
 #: What ends candidates early: who would have been longer is drawn anew.
-EARLY = {"ffs", "short_m_at_k"}
+EARLY = {"auto", "ffs", "short_m_at_k"}
 
 
 #: Nothing is known of single tokens.

@@ -422,3 +422,11 @@ def test_a_plan_takes_less_than_a_millisecond():
         plan((1,), RUNGS, fixed=0.01 + i * 1e-4, each=0.01)
         took.append(time.process_time() - started)
     assert sorted(took)[25] < 1e-3
+
+
+@pytest.mark.parametrize(("most", "queries"), [(8, [1, 2, 1]), (4, [1, 2])])
+def test_a_rung_that_is_refused_is_worth_nothing(climb, most, queries):
+    """At votes 2 to 1 one more can change nothing; it is drawn only where more are granted after it."""
+    state, made, _ = climb(Ladder(controller=BY), "AABA", priced(1.0, rate=0.02, most=most))
+    assert made == queries
+    assert state.ended.startswith("not worth it")

@@ -25,7 +25,7 @@ from ttsflow.meters.plain import NoMeter
 from ttsflow.setup import Setup
 from ttsflow.strategies.rungs import check_rungs
 
-__all__ = ["main"]
+__all__ = ["main", "parsed"]
 
 _RUNGS = (1, 3, 4, 6, 8)
 
@@ -34,6 +34,18 @@ N = TypeVar("N", int, float)
 
 def main(argv: Sequence[str], parser: argparse.ArgumentParser) -> int:
     """Measure, write the profile and say what was found; returns the exit code. Raises ``ConfigError``."""
+    setup, plan, target = parsed(argv, parser)
+    _check_target(target)
+    with interrupt.handled():
+        found = calibrate(setup, plan, (_model(setup), setup.names.get("task", "")))
+    _write(target, found.profile.dumped())
+    _show(found)
+    print(f"profile: {target}")
+    return 0
+
+
+def parsed(argv: Sequence[str], parser: argparse.ArgumentParser) -> tuple[Setup, Plan, Path]:
+    """Return what a command line asks for: the run, what to measure, and the file. Raises ``ConfigError``."""
     parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="engine, task, meter and load")
     parser.add_argument("--config-dir", metavar="DIR", help="a folder with config groups of your own")
     parser.add_argument(
@@ -57,7 +69,6 @@ def main(argv: Sequence[str], parser: argparse.ArgumentParser) -> int:
         check_level(load, "--loads")
     if args.problems < 1:
         raise ConfigError(f"at least one question is needed, got {args.problems}.", "--problems")
-    _check_target(args.output)
     setup = _setup(overrides, args.config_dir)
     plan = Plan(_unit(setup, args.unit), rungs, args.problems, loads, args.device)
     _check_loads(setup, plan)
@@ -65,12 +76,7 @@ def main(argv: Sequence[str], parser: argparse.ArgumentParser) -> int:
         raise ConfigError(
             f"with concurrency={setup.concurrency} questions share the clock; leave it at 1.", "concurrency"
         )
-    with interrupt.handled():
-        found = calibrate(setup, plan, (_model(setup), setup.names.get("task", "")))
-    _write(args.output, found.profile.dumped())
-    _show(found)
-    print(f"profile: {args.output}")
-    return 0
+    return setup, plan, args.output
 
 
 def _settings(words: Sequence[str] | None) -> list[str]:

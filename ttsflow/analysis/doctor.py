@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import yaml
 from rich.table import Table
 from rich.text import Text
 
+from ttsflow.analysis.runs import read_mapping
 from ttsflow.budget import TRIPPED
 from ttsflow.errors import DataError
 from ttsflow.listing import wide_console
@@ -72,17 +71,7 @@ def show_findings(folder: Path) -> None:
 
 
 def _read(folder: Path) -> _Run:
-    try:
-        summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
-        config = yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise DataError(
-            f"{folder} holds no {Path(error.filename).name}; name the folder that a run wrote."
-        ) from error
-    except (OSError, ValueError, yaml.YAMLError, RecursionError) as error:
-        raise DataError(f"{folder}: the run cannot be read: {type(error).__name__}: {error}") from error
-    if not (isinstance(summary, Mapping) and isinstance(config, Mapping)):
-        raise DataError(f"{folder}: summary.json or config.yaml is no mapping; is it the folder of a run?")
+    summary, config = (read_mapping(folder / name) for name in ("summary.json", "config.yaml"))
     work = _numbers(summary.get("work"))
     if not work:
         raise DataError(

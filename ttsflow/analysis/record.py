@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 import yaml
 
 from ttsflow import plugins
-from ttsflow.analysis.tree import read_lines
 from ttsflow.build import build
 from ttsflow.errors import ConfigError, DataError
 from ttsflow.lineage import content_id
+from ttsflow.lines import read_lines
 from ttsflow.protocols import Task
 from ttsflow.recordings import Recording, Sample, write_recordings
 from ttsflow.types import Answer, Problem

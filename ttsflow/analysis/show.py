@@ -10,8 +10,9 @@ from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree as Drawn
 
-from ttsflow.analysis.tree import Node, Tree, grow, read_lines, read_trace, walk
+from ttsflow.analysis.tree import Node, Tree, ending, grow, read_trace, walk
 from ttsflow.errors import DataError, suggest
+from ttsflow.lines import read_lines
 from ttsflow.listing import wide_console
 
 __all__ = ["show_problem", "show_problems"]
@@ -110,7 +111,7 @@ def _line(node: Node, width: int) -> Text:
     marks: Sequence[tuple[str, str]] = [
         (".".join(map(str, node.path)), "dim"),
         (_count(node.tokens), ""),
-        (_plain(_ending(node)), ""),
+        (_plain(ending(node)), ""),
         *([(f"{_plain(node.aside)}, thrown away", "magenta")] if node.aside else []),
         *([(_scores(node), "")] if node.scores else []),
         *([(f"answer {_brief(node.answer, width)}", "bold")] if node.answer is not None else []),
@@ -121,14 +122,6 @@ def _line(node: Node, width: int) -> Text:
     line = Text("  ").join(Text(mark, style=style) for mark, style in marks)
     text = _brief(node.text, width)
     return line.append(f"\n{text}") if text else line
-
-
-def _ending(node: Node) -> str:
-    if node.finish == "stop" and node.answer is None:
-        return "stop without an answer"
-    if node.finish == "step" and not (node.children or node.pruned or node.aside):
-        return "step, left open"
-    return node.finish
 
 
 def _scores(node: Node) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path as File
@@ -10,8 +9,17 @@ from typing import Any
 
 from ttsflow.errors import DataError
 from ttsflow.lineage import Path
+from ttsflow.lines import read_lines
 
-__all__ = ["Node", "Tree", "grow", "read_events", "read_lines", "read_trace", "walk"]
+__all__ = [
+    "Node",
+    "Tree",
+    "ending",
+    "grow",
+    "read_events",
+    "read_trace",
+    "walk",
+]
 
 _MOST = 2**63  # more than any count; sums of larger ones might be too long to print
 
@@ -48,28 +56,6 @@ class Tree:
     roots: list[Node]
     decisions: list[str]
     result: Mapping[str, Any]
-
-
-def read_lines(path: File) -> tuple[list[dict[str, Any]], list[int]]:
-    """Return the records of a JSON lines file, and the numbers of lines that are none.
-
-    A run that was killed may leave half a line. Raises ``DataError`` when the file cannot be read.
-    """
-    records, broken = [], []
-    try:
-        with path.open(encoding="utf-8", errors="replace") as lines:
-            for number, line in enumerate(lines, 1):
-                try:
-                    record = json.loads(line)
-                except (ValueError, RecursionError):  # the latter from thousands of brackets in each other
-                    record = None
-                if isinstance(record, dict):
-                    records.append(record)
-                elif line.strip():
-                    broken.append(number)
-    except OSError as error:
-        raise DataError(f"{path} cannot be read: {error.strerror}") from error
-    return records, broken
 
 
 def read_events(folder: File) -> dict[str, list[dict[str, Any]]]:
@@ -128,6 +114,15 @@ def walk(nodes: Iterable[Node]) -> Iterator[Node]:
         node = waiting.pop()
         yield node
         waiting += reversed(node.children)
+
+
+def ending(node: Node) -> str:
+    """Return how a candidate ended, in words."""
+    if node.finish == "stop" and node.answer is None:
+        return "stop without an answer"
+    if node.finish == "step" and not (node.children or node.pruned or node.aside):
+        return "step, left open"
+    return node.finish
 
 
 def _count(value: Any) -> int:

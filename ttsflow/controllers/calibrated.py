@@ -19,6 +19,9 @@ from ttsflow.strategies.rungs import check_rungs, rungs_to
 
 __all__ = ["Calibrated"]
 
+#: So little is missing to a whole question where its share was meant to be one.
+_ROUNDING = 1e-6
+
 
 @dataclass(frozen=True, slots=True)
 class Calibrated:
@@ -60,12 +63,16 @@ class Calibrated:
                 "-o FILE` and the engine, task and meter of the run, and set strategy.profile=FILE.",
                 "profile",
             )
-        return _Calibrated(self, unit, read_calibration(self.profile, unit, "profile"))
+        return self.with_profile(read_calibration(self.profile, unit, "profile"))
+
+    def with_profile(self, profile: Calibration) -> Controller:
+        """Return the working controller with a profile at hand. Raises ``ConfigError`` if it lacks a rung."""
+        return _Calibrated(self, profile)
 
 
 class _Calibrated:
-    def __init__(self, part: Calibrated, unit: str, profile: Calibration) -> None:
-        self._unit = unit
+    def __init__(self, part: Calibrated, profile: Calibration) -> None:
+        self._unit = profile.unit
         self._correct = part.correct
         self._rungs = rungs_to(part.rungs, part.n)
         self._accuracy = profile.accuracy_of(self._rungs)
@@ -111,7 +118,7 @@ class _Calibrated:
         place = taken.rungs
         if taken.share:
             self._owed += taken.share
-            if self._owed >= 1:
+            if self._owed >= 1 - _ROUNDING:
                 self._owed -= 1
                 place += 1
         ladder = hulls[here]

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from ttsflow.errors import ConfigError, suggest
 
-__all__ = ["EDGES", "Cell", "cell_of", "checked_edges"]
+__all__ = ["EDGES", "Cell", "cell_of", "checked_edges", "numbered"]
 
 #: The name of a cell: (feature, bucket) pairs, sorted by feature.
 Cell = tuple[tuple[str, str], ...]
@@ -30,6 +30,14 @@ def checked_edges(edges: Mapping[str, Sequence[float]]) -> dict[str, tuple[float
         if not all(map(math.isfinite, values)) or list(values) != sorted(set(values)):
             raise ConfigError(f"the edges of {name!r} must be finite and rise, got {values}.", "edges")
         found[name] = values
+    return found
+
+
+def numbered(cells: Sequence[Cell]) -> dict[Cell, int]:
+    """Return the place of each cell. Raises ``ValueError`` where one stands there twice."""
+    found = {cell: place for place, cell in enumerate(cells)}
+    if len(found) < len(cells):
+        raise ValueError("a cell is named twice")
     return found
 
 

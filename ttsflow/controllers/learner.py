@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ttsflow.controllers.arm_costs import ArmCosts
-from ttsflow.controllers.cells import EDGES, Cell, cell_of, checked_edges
+from ttsflow.controllers.cells import EDGES, Cell, cell_of, checked_edges, numbered
 from ttsflow.controllers.effects import Effects
 from ttsflow.controllers.price import Rung, Taken, climb, hull
 from ttsflow.controllers.tables import Floats
@@ -216,10 +216,7 @@ class Learner:
         try:
             learner = cls(**{**kept, **settings})
             cells = [tuple((str(name), str(bucket)) for name, bucket in cell) for cell in state["cells"]]
-            learner._cells = {cell: place for place, cell in enumerate(cells)}
-            if len(learner._cells) < len(cells):
-                msg = "a cell is named twice"
-                raise ValueError(msg)
+            learner._cells = numbered(cells)
             learner._effects.load(state["rewards"], len(learner._cells))
             learner._costs.load(state["costs"], len(learner._cells))
             for name in _COUNTERS:

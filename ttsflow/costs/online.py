@@ -12,6 +12,10 @@ from ttsflow.errors import ConfigError
 __all__ = ["Estimate", "OnlineCost"]
 
 
+#: So many costs of 0 in a row are shared by the next one above 0; before them the meter was silent.
+_MOST_FREE = 100
+
+
 class Estimate(NamedTuple):
     """A cost as expected, and what to keep ready above it; both in the unit of what was observed."""
 
@@ -37,7 +41,9 @@ class OnlineCost:
 
     ``prior`` are the a, b, c and d of that line, as of a calibrated model: they are trusted like one
     observation with an error of ``least``, there is an estimate before anything was observed, and no cold
-    start. Measurements that failed are counted in ``ignored`` and otherwise left out.
+    start. Measurements that failed are counted in ``ignored`` and otherwise left out. A cost of 0, as of
+    samples that end between two refreshes of a meter, is not one by itself: it is kept until a cost above 0
+    comes, and their mean counts as one measurement at the mean of their features.
 
     Settings that cannot be raise a ``ConfigError``, samples below 1 and loads that are no finite number from
     0 up a ``ValueError``. It does no I/O.
@@ -69,6 +75,8 @@ class OnlineCost:
         self.beta, self.least, self.cold, self.usual = beta, least, cold, usual
         self.seen = 0
         self.ignored = 0
+        #: Features of what was observed at a cost of 0 since the last cost above it.
+        self._free: list[tuple[float, ...]] = []
         self._last: tuple[float, int] | None = None
         self._warm = prior is not None
         if prior is None:
@@ -102,12 +110,22 @@ class OnlineCost:
     def observe(self, samples: int, load: float, cost: float | None) -> bool:
         """Take in that ``samples`` at ``load`` cost so much, and return whether it was taken in.
 
-        A cost that is None, not finite or not above 0 is a measurement that failed: it is counted, no more.
+        A cost that is None, not finite or below 0 is a measurement that failed: it is counted, no more. One
+        of 0 waits for the next above 0.
         """
-        point = self._point(samples, load)
+        point: tuple[float, ...] = self._point(samples, load)
+        if cost == 0:
+            self._free.append(point)
+            del self._free[:-_MOST_FREE]
+            return False
         if cost is None or not 0 < cost < math.inf:
             self.ignored += 1
             return False
+        if self._free:
+            together = [*self._free, point]
+            point = tuple(sum(column) / len(together) for column in zip(*together, strict=True))
+            samples, cost = max(1, round(point[1] * self.usual)), cost / len(together)
+            self._free.clear()
         self._model.update(point, cost)
         self._last = (float(cost), samples)
         self.seen += 1
@@ -130,6 +148,7 @@ class OnlineCost:
             "usual": self.usual,
             "seen": self.seen,
             "ignored": self.ignored,
+            "free": [list(point) for point in self._free],
             "last": None if self._last is None else list(self._last),
             "warm": self._warm,
             "model": self._model.state(),
@@ -141,6 +160,7 @@ class OnlineCost:
         try:
             price = cls(**{name: state[name] for name in ("beta", "least", "cold", "usual")})
             price.seen, price.ignored, price._warm = (state[name] for name in ("seen", "ignored", "warm"))
+            price._free = [_features(point) for point in state.get("free", ())]
             if state["last"] is not None:
                 cost, samples = state["last"]
                 price._last = (float(cost), samples)
@@ -152,3 +172,11 @@ class OnlineCost:
         if not fits:
             raise ValueError("this is no saved state of an online price: its parts do not belong together.")
         return price
+
+
+def _features(point: Any) -> tuple[float, ...]:
+    """Return saved features. Raises ``ValueError`` for what is none."""
+    found = tuple(float(value) for value in point)
+    if len(found) != 4 or not all(0 <= value < math.inf for value in found):
+        raise ValueError(f"features are four finite numbers from 0 up, got {point}.")
+    return found

@@ -37,6 +37,7 @@ class Replay:
     cut_votes: bool = False
 
     virtual: ClassVar[bool] = True
+    unpooled: ClassVar[str] = "this engine plays recorded samples as it is; engine=vllm has a pool."
 
     def __post_init__(self) -> None:
         _ = self.samples

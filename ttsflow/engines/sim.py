@@ -122,6 +122,9 @@ class Sim:
     context: int | None = None
 
     virtual: ClassVar[bool] = True
+    unpooled: ClassVar[str] = (
+        "this engine simulates how long samples take, and played ones take no time; engine=vllm has a pool."
+    )
 
     def __post_init__(self) -> None:
         check_sizes(self)

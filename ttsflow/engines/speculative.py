@@ -14,7 +14,7 @@ from ttsflow.engines.decorated import Decorated
 from ttsflow.engines.heads import Heads
 from ttsflow.engines.step_cost import StepCost
 from ttsflow.ops import EngineRequest, Progress
-from ttsflow.protocols import Engine, Leaping, innermost
+from ttsflow.protocols import Engine, Leaping, leaping
 from ttsflow.types import Tokens
 
 __all__ = ["Speculative"]
@@ -63,6 +63,7 @@ class _Guess:
             last.reason,
             tuple(value for item in self.heard for value in item.certainties),
             sum(item.reused for item in self.heard),
+            sum(item.played for item in self.heard),
         )
 
 
@@ -83,8 +84,7 @@ class Speculative(Decorated):
         # One that lets requests in knows more of its room than how many seats there are.
         self._fits: Callable[[EngineRequest], bool] = getattr(inner, "fits", self._has_seat)
         self._crowded: Callable[[], bool] = getattr(inner, "crowded", self._lacks_seats)
-        core = innermost(inner)
-        self._leaping: Leaping | None = core if isinstance(core, Leaping) else None
+        self._leaping: Leaping | None = leaping(inner)
         self._guesses: dict[str, _Guess] = {}
         self._by_seed: dict[int, _Guess] = {}
         self._running: dict[str, _Guess] = {}

@@ -100,6 +100,12 @@ class VLLM:
             certainty=unmeasured(self) is None,
         )
 
+    def text_settings(self) -> dict[str, Any]:
+        """Return what may change a text, files or commit of the model among it, once the engine is open."""
+        from ttsflow.engines.vllm_texts import text_settings  # noqa: PLC0415 - only when asked
+
+        return text_settings(self)
+
     def check(self) -> None:
         """Raise what would make ``open`` fail, as far as it shows without importing torch or vllm.
 

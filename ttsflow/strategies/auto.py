@@ -104,13 +104,14 @@ class Auto:
     @property
     def chooser(self) -> LearningChooser:
         """The chooser that is asked."""
-        arms = tuple(sorted((name, self._cost(name)) for name in self.arms))
+        return self._chooser({name: width(arm) for name, arm in self.arms.items()})
+
+    def _chooser(self, widths: Mapping[str, int]) -> LearningChooser:
+        # With a probe no arm is cheaper than that.
+        costs = {name: max(self.probe, self.costs.get(name, most)) for name, most in widths.items()}
+        arms = tuple(sorted((name, float(cost)) for name, cost in costs.items()))
         features = (*self.features, *(("agreement",) if self.probe else ()))
         return LearningChooser(self.learning, arms, self.reward, features)
-
-    def _cost(self, name: str) -> float:
-        """Return the declared cost; with a probe no arm is cheaper than that."""
-        return max(float(self.probe), self.costs.get(name, float(width(self.arms[name]))))
 
     def __call__(self, state: State) -> Steps:
         """Choose, run, and tell what it came to."""
@@ -121,12 +122,13 @@ class Auto:
             probes = got.candidates
             if not probes:
                 return state.with_(spent=got.spent, stopped=got.stopped or state.stopped)
+        widths = {name: width(arm) for name, arm in self.arms.items()}
         chosen: Chosen = yield Choose(
-            self.chooser,
+            self._chooser(widths),
             state.rng("auto"),
             self._features(state, probes),
             state.spent,
-            {name: max(1, width(arm) - len(probes)) for name, arm in self.arms.items()},
+            {name: max(1, most - len(probes)) for name, most in widths.items()},
         )
         yield Note("auto", {"arm": chosen.arm, "expected": chosen.expected, "reason": chosen.refused})
         if chosen.arm is None:

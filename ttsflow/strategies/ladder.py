@@ -158,7 +158,9 @@ class Ladder:
         first = offers[higher[0]]
         if first.refused is not None:
             return first.refused
-        costs = {rung: offer.expected for rung, offer in offers.items() if offer.expected}
+        # A rung that is refused is worth nothing; a plan needs its price all the same.
+        counted = [r for r, offer in offers.items() if offer.refused is None or self.gain == "planned"]
+        costs = {rung: price for rung in counted if (price := offers[rung].expected)}
         chosen = self._worthy(votes, costs, drawn, first.rate) if costs else higher[0]
         if isinstance(chosen, str):
             return chosen

@@ -30,6 +30,10 @@ class FakeEnginePart:
 
     virtual: ClassVar[bool] = True
 
+    def text_settings(self) -> dict[str, object]:
+        """Return nothing: no setting changes a text."""
+        return {}
+
     def __post_init__(self) -> None:
         for name in ("capacity", "context"):
             if getattr(self, name) < 1:

@@ -1,7 +1,8 @@
 """Random schedules: whatever an engine does when, a strategy has to come to the same.
 
 A schedule draws seats, preemptions, problems in flight, a verifier that takes its time, and what is switched
-on to make a run faster. Results, samples and books are compared with those of a plain engine.
+on to make a run faster, a pool of samples among it. Results, samples and books are compared with those of a
+plain engine.
 """
 
 from __future__ import annotations
@@ -12,6 +13,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ttsflow.acceleration import Acceleration, Speculation
+from ttsflow.engines.pooled import Pooled
+from ttsflow.engines.sample_store import SampleStore
+from ttsflow.engines.samples import Texts
 from ttsflow.ops import EngineRequest, Progress, Verdict
 from ttsflow.protocols import Stage
 from ttsflow.testing.drive import run_fake
@@ -27,7 +31,10 @@ SAMPLING = Sampling(max_tokens=60, max_step_tokens=12)
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """Seats, share of steps that send a sequence back, problems in flight, steps a verdict takes at most."""
+    """Seats, share of steps that send a sequence back, problems in flight, steps a verdict takes at most.
+
+    With ``pooled`` it uses the pool of samples that it is played with, if there is one.
+    """
 
     number: int
     seats: int
@@ -35,6 +42,7 @@ class Schedule:
     concurrency: int
     delay: int
     acceleration: Acceleration
+    pooled: bool = False
 
 
 def draw(number: int) -> Schedule:
@@ -57,6 +65,7 @@ def draw(number: int) -> Schedule:
             speculation=speculation if rng.random() < 0.8 else False,
             eager_verify=rng.random() < 0.7,
         ),
+        pooled=rng.random() < 0.5,
     )
 
 
@@ -70,6 +79,7 @@ class Booked(FakeEngine):
             preempt=made.preempt if schedule else 0.0,
             schedule_seed=made.number,
         )
+        self.pooled: Pooled | None = None
         self.given: set[str] = set()
         self.ended: set[str] = set()
         self.aborted: set[str] = set()
@@ -131,17 +141,24 @@ class SlowVerifier:
 
 
 def play(
-    strategy: Stage, schedule: Schedule | None = None, *, size: int = 3, **settings: Any
+    strategy: Stage,
+    schedule: Schedule | None = None,
+    *,
+    size: int = 3,
+    pool: SampleStore | None = None,
+    **settings: Any,
 ) -> tuple[Mapping[str, Result], Heard, Booked]:
     """Run a strategy on a schedule, None for a plain engine; return results, trace and engine."""
     engine, trace = Booked(schedule), Heard()
+    if pool is not None and schedule is not None and schedule.pooled:
+        engine.pooled = Pooled(engine, pool, Texts("fake", ""))
     problems = FakeTask(size=size).problems()
     made = schedule or draw(0)
     random.Random(made.number).shuffle(problems)  # noqa: S311 - a schedule, not a secret
     results = run_fake(
         strategy,
         problems,
-        engine=engine,
+        engine=engine.pooled or engine,
         sampling=SAMPLING,
         trace=trace,
         verifier=SlowVerifier(made.delay, made.number, aside=bool(made.number % 2)) if schedule else None,
@@ -162,8 +179,9 @@ def same(
     to be decoded one after another, are compared. Raises ``AssertionError`` for a token that is in no book.
     """
     for results, _, engine in (one, other):
-        decoded = sum(result.usage.decoded for result in results.values())
-        assert decoded == engine.decoded, f"{engine.decoded} tokens were decoded, {decoded} booked"
+        booked = sum(result.usage.decoded for result in results.values())
+        decoded = engine.decoded + _played(engine, results)
+        assert booked == decoded, f"{decoded} tokens were decoded, {booked} booked"
         assert all(result.usage.adopted <= result.usage.output for result in results.values())
     watched = any(
         data["finish"] == "aborted" for _, trace, _ in (one, other) for data in trace.of("candidate")
@@ -171,6 +189,17 @@ def same(
     if watched:
         return _answers(one[0]) == _answers(other[0])
     return _known(*one[:2]) == _known(*other[:2])
+
+
+def _played(engine: Booked, results: Mapping[str, Result]) -> int:
+    """Return how many tokens a pool gave, less those that were decoded for it and are in no book."""
+    reused = sum(result.usage.reused for result in results.values())
+    if engine.pooled is None:
+        assert not reused
+        return 0
+    counts = engine.pooled.counters()
+    assert reused <= counts["pool_tokens"]
+    return int(counts["pool_tokens"] - counts["pool_unused_tokens"])
 
 
 def _answers(results: Mapping[str, Result]) -> list[Any]:
@@ -195,5 +224,7 @@ def _known(results: Mapping[str, Result], trace: Heard) -> tuple[Any, ...]:
 
 
 #: What a schedule may change of the books.
-_OF_TIME: dict[str, Any] = dict.fromkeys(("adopted", "cached", "dropped", "engine_steps", "verifier"), 0)
+_OF_TIME: dict[str, Any] = dict.fromkeys(
+    ("adopted", "cached", "dropped", "engine_steps", "reused", "verifier"), 0
+)
 _OF_TIME["seconds"] = 0.0

@@ -8,7 +8,7 @@ from typing import Any, Protocol, runtime_checkable
 from ttsflow.errors import ConfigError
 from ttsflow.protocols import Capabilities, Task, Verifier, VerifierPart
 
-__all__ = ["Openable", "Served", "check_deadline", "opened"]
+__all__ = ["Openable", "Served", "check_deadline", "opened", "served"]
 
 
 def opened(part: VerifierPart, task: Task) -> Verifier:
@@ -50,3 +50,11 @@ class Served(VerifierPart, Protocol):
         ``separator`` is what ends a step of the task. Closing the verifier leaves the engines open.
         """
         ...
+
+
+def served(part: Any) -> Served | None:
+    """Return a verifier that has to be opened with engines, None for any other.
+
+    A part that holds others says with ``serves`` whether one of them does.
+    """
+    return part if isinstance(part, Served) and getattr(part, "serves", True) else None

@@ -26,7 +26,7 @@ from ttsflow.ops import Verdict
 from ttsflow.protocols import EnginePart, Task, Verifier, VerifierPart
 from ttsflow.types import Candidate, Problem
 from ttsflow.verifiers.batch import Batched, steps_of
-from ttsflow.verifiers.served import Served, opened
+from ttsflow.verifiers.served import opened, served
 
 __all__ = ["Simulated", "TimedVerifier"]
 
@@ -72,7 +72,7 @@ class Simulated:
             check_gib(self.kv_gib, "kv_gib")
         if self.together and self.offload != "none":
             raise ConfigError("two models that run together are both on the device; set none.", "offload")
-        if isinstance(self.scores, Served):
+        if served(self.scores) is not None:
             raise ConfigError("a verifier that needs engines of its own cannot be simulated.", "scores")
         if self.model is not None:
             shape_of(self.model)

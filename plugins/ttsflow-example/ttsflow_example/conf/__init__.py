@@ -1,0 +1,1 @@
+"""The config groups of this plugin."""

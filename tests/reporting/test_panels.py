@@ -1,0 +1,130 @@
+"""Runs side by side: panels, fronts, what plain sampling comes to at equal tokens, and who is compared."""
+
+import pytest
+
+from ttsflow.analysis.runs import read_run
+from ttsflow.metrics import paired_bootstrap
+from ttsflow.reporting.panels import panels
+
+QUESTIONS = [f"q{number}" for number in range(8)]
+
+
+def rows(right, tokens):
+    """Return results of which the first ``right`` are right, for so many tokens each."""
+    return {
+        name: {"correct": place < right, "usage": {"decoded": tokens}} for place, name in enumerate(QUESTIONS)
+    }
+
+
+@pytest.fixture
+def put(write_run):
+    """Write and read a run: ``put(strategy, n, right, tokens)``."""
+
+    def make(strategy, n, right, tokens, **more):
+        name = more.pop("name", f"{strategy}{n}")
+        return read_run(write_run(name, rows(right, tokens), strategy=strategy, n=n, **more))
+
+    return make
+
+
+def test_each_set_of_problems_has_a_panel_of_its_own(put):
+    other = {"task": {"use": "sums", "terms": 9}}
+    found = panels([put("majority", 1, 3, 10), put("ffs", 1, 3, 10), put("ffs", 2, 3, 10, config=other)])
+    assert [len(panel.points) for panel in found] == [2, 1]
+    assert [panel.title for panel in found] == ["sums", "sums terms=9"]
+    assert found[0].engines == "fake"
+
+
+def test_runs_that_are_not_whole_are_not_drawn(put):
+    found = panels([put("majority", 1, 3, 10), put("ffs", 2, 8, 10, status="partial")])
+    (panel,) = found
+    assert [point.name for point in panel.drawn] == ["majority"]
+    assert [point.name for point in panel.others] == ["ffs"]
+    assert panel.best.name == "majority"
+
+
+def test_runs_without_results_are_in_no_panel(put, write_run):
+    assert panels([read_run(write_run("failed", {}, status="failed"))]) == []
+
+
+def test_the_front_is_by_cost(put):
+    runs = [put("majority", 1, 2, 10), put("majority", 4, 4, 40), put("ffs", 4, 4, 60), put("beam", 4, 6, 90)]
+    (panel,) = panels(runs)
+    assert panel.fronts["decoded"] == ["majority n=1", "majority n=4", "beam"]
+    assert panel.costs == ["decoded", "serial", "seconds"]
+
+
+def test_between_two_plain_runs_questions_are_shared_out(put):
+    """At 25 of 10 and 40 tokens half of the questions go to each: 3 of 8 right."""
+    (panel,) = panels([put("majority", 1, 2, 10), put("majority", 4, 4, 40), put("beam", 4, 6, 25)])
+    against = panel.against["beam"]
+    assert (against.accuracy, against.share) == (3 / 8, 1.0)
+    assert against.gain == 3 / 8
+    mixed = [1, 1, 0.5, 0.5, 0, 0, 0, 0]
+    gain, low, high = paired_bootstrap([1] * 6 + [0] * 2, mixed)
+    assert (against.gain, against.low, against.high) == pytest.approx((gain, low, high))
+
+
+@pytest.mark.parametrize(
+    ("tokens", "expected"),
+    [(9, None), (10, (2 / 8, 1.0)), (40, (4 / 8, 1.0)), (80, (4 / 8, 0.5))],
+)
+def test_nothing_is_extrapolated(put, tokens, expected):
+    (panel,) = panels([put("majority", 1, 2, 10), put("majority", 4, 4, 40), put("beam", 4, 6, tokens)])
+    against = panel.against.get("beam")
+    assert (against and (against.accuracy, against.share)) == expected
+
+
+def test_single_samples_and_votes_are_one_line(put):
+    (panel,) = panels([put("single", 1, 2, 10), put("majority", 4, 4, 30), put("beam", 4, 6, 20)])
+    assert panel.against["beam"].accuracy == 3 / 8
+
+
+def test_seeds_of_a_plain_run_are_taken_together(put):
+    seeds = [put("majority", 4, right, 40, name=f"s{right}", config={"seed": right}) for right in (2, 4)]
+    (panel,) = panels([*seeds, put("beam", 4, 6, 40)])
+    assert panel.against["beam seed=0"].accuracy == 3 / 8
+
+
+def test_a_plain_run_of_another_model_is_no_baseline(put):
+    large = {"engine": {"use": "fake", "model": "large"}}
+    (panel,) = panels([put("majority", 4, 2, 40, config=large), put("beam", 4, 6, 40)])
+    assert panel.against == {}
+
+
+def test_only_shared_questions_count(put, write_run):
+    half = {name: keys for name, keys in rows(2, 40).items() if name < "q4"}
+    plain = read_run(write_run("half", half, strategy="majority"))
+    (panel,) = panels([plain, put("beam", 4, 6, 40)])
+    assert (panel.against["beam"].accuracy, panel.against["beam"].gain) == (0.5, 0.5)
+    fewer = read_run(write_run("few", {"q0": {"correct": True}}, strategy="majority"))
+    (panel,) = panels([fewer, put("beam", 5, 6, 40)])
+    assert panel.against == {}
+
+
+def test_the_best_is_compared_with_plain_ones(put):
+    runs = [
+        put("majority", 1, 2, 50),
+        put("majority", 4, 4, 400),
+        put("ffs", 4, 5, 60),
+        put("beam", 4, 6, 60),
+    ]
+    (panel,) = panels(runs)
+    assert [(pair.first, pair.second) for pair in panel.pairs] == [
+        ("beam", "majority n=4"),
+        ("beam", "majority n=1"),
+    ]
+    assert panel.pairs[0].difference[0] == 2 / 8
+
+
+@pytest.mark.parametrize(
+    ("asked", "pair"),
+    [
+        ([("majority", 1, 6), ("ffs", 2, 5), ("ffs", 4, 4)], ("majority", "ffs n=2")),
+        ([("beam", 1, 6), ("beam", 2, 5)], ("beam n=1", "beam n=2")),
+        ([("beam", 1, 6)], None),
+    ],
+)
+def test_without_a_better_one_it_is_the_next(put, asked, pair):
+    (panel,) = panels([put(strategy, n, right, 10 * n) for strategy, n, right in asked])
+    assert [(one.first, one.second) for one in panel.pairs] == ([pair] if pair else [])

@@ -1,0 +1,1 @@
+"""Loggers: trackers of experiments that are told of a run while it goes on."""

@@ -1,0 +1,1 @@
+"""``ttsflow report``: what runs came to, as one page that needs nothing else."""

@@ -1,0 +1,78 @@
+"""Pictures from specifications of Vega-Lite, drawn by vl-convert without a browser.
+
+A specification is plain data, in the words of https://vega.github.io/vega-lite/docs/.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import vl_convert
+
+__all__ = ["COLOURS", "GRID", "INK", "Spec", "cycled", "field", "layer", "png", "svg", "svg_file"]
+
+Spec = dict[str, Any]
+
+#: Colours that the page replaces where it is dark; nothing else may have them.
+INK, GRID = "#333333", "#dddddd"
+#: Colours that people who see few of them can tell apart (Okabe and Ito 2008), then two more.
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c6d31", "#6a3d9a")
+_VERSION = "5.21"
+_CONFIG: Spec = {
+    "font": "sans-serif",
+    "axis": {
+        "labelColor": INK,
+        "titleColor": INK,
+        "gridColor": GRID,
+        "domainColor": INK,
+        "tickColor": INK,
+        "labelFontSize": 11,
+        "titleFontSize": 12,
+        "titleFontWeight": "normal",
+    },
+    "legend": {"labelColor": INK, "titleColor": INK, "labelFontSize": 11, "labelLimit": 160},
+    "title": {"color": INK, "fontSize": 13, "anchor": "start"},
+    "view": {"stroke": None},
+}
+
+
+def field(name: str, kind: str = "quantitative", **rest: Any) -> Spec:
+    """Return a channel that shows a field of the data."""
+    return {"field": name, "type": kind, **rest}
+
+
+def layer(values: Sequence[Mapping[str, Any]], mark: str, style: Mapping[str, Any], **channels: Any) -> Spec:
+    """Return one layer: marks of one kind for ``values``."""
+    return {"data": {"values": list(values)}, "mark": {"type": mark, **style}, "encoding": channels}
+
+
+def cycled(values: Sequence[str], count: int) -> list[str]:
+    """Return so many values, from the beginning again where there are fewer."""
+    return [values[place % len(values)] for place in range(count)]
+
+
+def svg(spec: Spec, name: str) -> str:
+    """Return a picture as SVG for a page: as wide as its place, its ids beginning with ``name``."""
+    drawn: str = vl_convert.vegalite_to_svg(_whole(spec, "transparent"), vl_version=_VERSION)
+    drawn = re.sub(r'\bid="([^"]+)"', rf'id="{name}-\1"', drawn)
+    drawn = re.sub(r"url\(#([^)]+)\)", rf"url(#{name}-\1)", drawn)
+    return re.sub(r'^<svg ([^>]*?)width="[\d.]+" height="[\d.]+"', r"<svg \1", drawn, count=1)
+
+
+def svg_file(spec: Spec) -> str:
+    """Return a picture as SVG for a file of its own."""
+    return str(vl_convert.vegalite_to_svg(_whole(spec, "white"), vl_version=_VERSION))
+
+
+def png(drawn: str) -> bytes:
+    """Return a picture that is drawn as SVG as PNG, at twice its size."""
+    return bytes(vl_convert.svg_to_png(drawn, scale=2))
+
+
+def _whole(spec: Spec, background: str) -> str:
+    whole = json.dumps({**spec, "config": {**_CONFIG, "background": background}}, ensure_ascii=False)
+    # Half a character, as a broken file may hold, is no text for a library that takes UTF-8.
+    return whole.encode("utf-8", "replace").decode()

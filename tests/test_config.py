@@ -239,7 +239,7 @@ def test_a_defaults_list_may_refer_to_a_choice(folder):
         ("strategy.stages.votes=null", "strategy.stages.votes", "no setting 'votes'. Known: answer, sample"),
         ("strategy.use=sequnce", "strategy.use", "there is no stage 'sequnce'. Did you mean 'sequence'"),
         ("strategy.n=${strategy.m}", "strategy.n", "refers to 'm', which strategy lacks. Known: n, stages"),
-        ("strategy.n=???", "strategy.", "Missing mandatory value"),
+        ("strategy.n=???", "strategy.", "it has no default, and has to be set"),
         ("nn=8", "nn", "there is no setting 'nn'"),
         ("+nn=8", "nn", "there is no setting 'nn'"),
         ("++sede=8", "sede", "Did you mean 'seed'"),

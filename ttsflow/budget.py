@@ -69,8 +69,8 @@ class Fuse:
 class Budget:
     """Limits by unit, each unit being the name of a cost model: per ``problem``, and per ``run``.
 
-    When less than the share ``reserve`` of any limit of the run is left, new problems get what ``fallback``
-    says, which is one sample. ``breaker`` ends a run in which problems go wrong.
+    When less than the share ``reserve`` of any limit of the run would be left, new problems get what
+    ``fallback`` says, which is one sample. ``breaker`` ends a run in which problems go wrong.
     """
 
     problem: Mapping[str, float] = field(default_factory=dict)

@@ -24,6 +24,7 @@ class Account:
     requests with ``live_prompt`` and ``running`` tokens are under way; ``reserved`` is the price of
     ``quoted`` samples that have not ended yet. ``joules`` are those read so far, None without a meter.
     ``share`` are seconds of the run's clock that are its own: problems side by side share each of them.
+    ``fallen``: it has something else in place of the strategy, for lack of funds.
     """
 
     __slots__ = (
@@ -34,6 +35,7 @@ class Account:
         "early",
         "ended",
         "engine_steps",
+        "fallen",
         "joules",
         "live",
         "live_prompt",
@@ -60,6 +62,7 @@ class Account:
         self.verifier = self.serial = self.requests = self.engine_steps = 0
         self.live = self.live_prompt = self.quoted = 0
         self.share = 0.0
+        self.fallen = False
         self.reserved: dict[str, float] = {}
         self.stopped: str | None = None
         self.early: str | None = None
@@ -106,6 +109,8 @@ class Ledger:
         #: What passes while a sequence grows, and nobody knows beforehand.
         self._passing = Usage(seconds=1.0, joules=1.0 if metered else None)
         self._samples = 0
+        #: What problems have cost that had the strategy, and how many these are.
+        self._whole, self._wholes = self.nothing, 0
 
     def account(self, now: float) -> Account:
         """Open an account for a problem that starts now."""
@@ -118,6 +123,8 @@ class Ledger:
         account.ended = now
         account.reserved.clear()
         usage = account.usage(now)
+        if account.requests and not account.fallen:
+            self._whole, self._wholes = self._whole + account.own(now), self._wholes + 1
         self.open.remove(account)
         self.closed = self.closed + usage
         return usage
@@ -232,19 +239,26 @@ class Ledger:
         """Return what of the run's limit is neither spent nor set aside for problems other than this one."""
         return self._left(account, unit, self._run_usage(now, started))
 
-    def low(self, now: float, started: float) -> str | None:
-        """Return how little of the run's funds is left where that is less than the reserve."""
+    def low(self, account: Account, now: float, started: float) -> str | None:
+        """Return how little would be left after a problem that begins, where that is less than the reserve.
+
+        Problems under way, and this one, are taken to cost the mean of those that have had the strategy.
+        """
         share = self.budget.reserve
         if share is None:
             return None
         total = self._run_usage(now, started)
         for unit, limit in self.budget.run.items():
-            left = self._left(None, unit, total)
+            model = self.costs[unit]
+            mean = model(self._whole) / self._wholes if self._wholes else 0.0
+            others = [one for one in self.open if not (one is account or one.fallen)]
+            coming = sum(max(0.0, mean - model(one.own(now))) for one in others)
+            left = min(self._left(account, unit, total), limit - model(total) - coming) - mean
             if left < share * limit:
-                return f"reserve: {max(0.0, left):.6g} of {limit:.6g} {unit} left"
+                return f"reserve: {max(0.0, left):.6g} of {limit:.6g} {unit} would be left"
         return None
 
-    def _left(self, account: Account | None, unit: str, total: Usage) -> float:
+    def _left(self, account: Account, unit: str, total: Usage) -> float:
         model = self.costs[unit]
         held = sum(
             max(0.0, other.reserved[unit] - model(other.underway()))

@@ -61,9 +61,10 @@ class Limiting:
 
     def fallback(self, case: Case) -> Stage | None:
         """Return what a problem gets in place of the strategy, None while there are funds for that."""
-        name, low = self._ledger.budget.fallback, self._ledger.low(self._now(), self.started)
+        name, low = self._ledger.budget.fallback, self._ledger.low(case.account, self._now(), self.started)
         if name is None or low is None:
             return None
+        case.account.fallen = True
         reason = f"{low}, {name} in place of the strategy"
         case.account.early = reason
         self.capped.add(case.problem.id)

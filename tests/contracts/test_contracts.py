@@ -10,6 +10,7 @@ from ttsflow.builtin import PARTS
 from ttsflow.control import ControllerPart
 from ttsflow.controllers.online import Online
 from ttsflow.controllers.reserve import Reserve
+from ttsflow.controllers.shares import Shares
 from ttsflow.costs.basic import Requests, Seconds, Tokens
 from ttsflow.costs.hardware import Hardware
 from ttsflow.costs.prices import Joules, Money
@@ -271,7 +272,7 @@ class TestQueue(LoadContract):
         return part.open_on(BusyEngine(), lambda: 3)
 
 
-CONTROLLERS = {"online": Online(), "reserve": Reserve()}
+CONTROLLERS = {"online": Online(), "reserve": Reserve(), "shares": Shares()}
 
 
 @parts(**CONTROLLERS)
@@ -366,15 +367,16 @@ class TestJsonl(TaskContract):
 
 
 def test_every_shipped_part_of_these_kinds_is_held_to_its_contract():
-    # One that buys rounds needs the budget of a run: its own tests hold it to what it says.
-    assert {*STAGES, "round_check"} == set(PARTS["stage"])
+    # These need the budget of a run, and a controller of it needs what was measured before: their own tests
+    # hold them to what they say.
+    assert {*STAGES, "round_check", "allocate"} == set(PARTS["stage"])
     # Recorded scores belong to recorded samples alone, reward models need a model, and a simulated one scores
     # the steps of a law; their own tests hold them to the protocol.
     assert {*VERIFIERS, *OUTCOMES, "recorded", "prm", "orm", "simulated"} == set(PARTS["verifier"])
     assert {*WATCHES} - {"more"} == set(PARTS["watch"])
     assert {*UNTILS} - {"by_score"} == set(PARTS["until"])
     assert set(PREDICTORS) == set(PARTS["predictor"])
-    assert set(CONTROLLERS) == set(PARTS["controller"])
+    assert {*CONTROLLERS, "calibrated"} == set(PARTS["controller"])
     # That of GPUs needs one: its own tests hold it to made-up boards.
     assert {*LOADS, "queue", "nvml"} == set(PARTS["load"])
     assert set(ENGINES) == set(PARTS["engine"])

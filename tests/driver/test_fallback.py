@@ -32,12 +32,12 @@ def test_new_problems_get_one_sample_below_the_reserve(tools):
         concurrency=1,
         trace=trace,
     )
-    # 40 tokens a question, until less than 100 are left: 8 have had theirs; 10 tokens each from there on.
+    # 40 tokens a question, as long as 100 are left after it: 7 have had theirs; 10 tokens each from there on.
     drawn = [results[f"fake-{i}"].usage.requests for i in range(20)]
-    assert drawn == [4] * 8 + [1] * 8 + [0] * 4
+    assert drawn == [4] * 7 + [1] * 12 + [0]
     told = {problem: data["reason"] for problem, data in trace.of("fallback")}
-    assert [*told] == [f"fake-{i}" for i in range(8, 16)]
-    assert told["fake-8"] == "reserve: 80 of 400 tokens left, single in place of the strategy"
+    assert [*told] == [f"fake-{i}" for i in range(7, 19)]
+    assert told["fake-7"] == "reserve: 80 of 400 tokens would be left, single in place of the strategy"
     for name, reason in told.items():
         assert results[name].stopped == reason
 
@@ -83,12 +83,50 @@ def test_fewer_are_deferred_than_without(tools):
 
 def test_what_others_have_set_aside_is_not_left():
     book = Ledger({"tokens": Tokens()}, budget(100, 0.5))
-    first = book.account(0.0)
+    first, second = book.account(0.0), book.account(0.0)
     first.output, first.requests = 20, 1
     book.settle(first, 1)
-    assert book.low(0.0, 0.0) is None
+    assert book.low(second, 0.0, 0.0) is None
     book.quote(first, 2, 0.0, 0.0)
-    assert book.low(0.0, 0.0) == "reserve: 40 of 100 tokens left"
+    assert book.low(second, 0.0, 0.0) == "reserve: 40 of 100 tokens would be left"
+
+
+def test_what_others_under_way_are_expected_to_cost_is_not_left():
+    book = Ledger({"tokens": Tokens()}, budget(100, 0.25))
+
+    def spent(tokens, *, fallen=False, close=False):
+        account = book.account(0.0)
+        account.output, account.requests, account.fallen = tokens, 1, fallen
+        if close:
+            book.close(account, 0.0)
+
+    spent(20, close=True)
+    # One that had a single sample, and one that had nothing, are no measure of the strategy.
+    spent(2, fallen=True, close=True)
+    book.close(book.account(0.0), 0.0)
+    spent(5)
+    new = book.account(0.0)
+    # 27 of 100 are spent, 15 more will be by the one under way, and 20 by this one.
+    assert book.low(new, 0.0, 0.0) is None
+    spent(1, fallen=True)
+    assert book.low(new, 0.0, 0.0) is None, "a single sample is not taken for the strategy"
+    spent(0)
+    assert book.low(new, 0.0, 0.0) == "reserve: 17 of 100 tokens would be left"
+
+
+@pytest.mark.parametrize("concurrency", [1, 2, 4])
+def test_with_many_in_flight_the_reserve_is_there_for_the_last_ones(concurrency, tools):
+    results = run_fake(
+        tools.trees.majority(4),
+        FakeTask(size=30).problems(),
+        engine=tools.Endless(capacity=64),
+        sampling=TEN,
+        budget=budget(800, 0.25),
+        concurrency=concurrency,
+    )
+    assert tools.outcomes(results)["deferred"] == 0
+    assert sum(result.usage.requests == 4 for result in results.values()) == 15
+    assert sum(result.usage.requests == 1 for result in results.values()) == 15
 
 
 def test_it_looks_at_every_unit_that_the_run_has(tools):
@@ -98,7 +136,7 @@ def test_it_looks_at_every_unit_that_the_run_has(tools):
         budget=Budget(run={"tokens": 10**9, "requests": 20}, reserve=0.5, fallback="single"),
         concurrency=1,
     )
-    assert [result.usage.requests for result in results.values()] == [4, 4, 4, 1, 1, 1, 1, 1]
+    assert [result.usage.requests for result in results.values()] == [4, 4, 1, 1, 1, 1, 1, 1]
 
 
 def test_a_controller_goes_on_with_the_others(tools):

@@ -6,6 +6,7 @@ import pytest
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)  # a dozen processes, on a machine that may be busy
 def test_a_sweep_that_is_killed_again_and_again_comes_to_the_same(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "benchmarks"))
     from crash_sweep import crash

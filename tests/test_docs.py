@@ -1,5 +1,6 @@
 """The documentation is true: its examples run, and it leaves out nothing that is public."""
 
+import argparse
 import dataclasses
 import doctest
 import importlib

@@ -102,6 +102,26 @@ def test_a_plugin_for_another_api_is_refused_before_its_hook_is_called(install, 
         registry.get("stage", "modern")
 
 
+def test_one_whose_hook_is_refused_leaves_nothing_behind(install, hook, tmp_path):
+    """Its entry point has the name of another one, which is loaded after it."""
+    install("aaa", hook("pass").replace("(registry)", "(anything)"))
+    install("zzz", hook("registry.add('watch', 'two', 'x:Y')"))
+    points = next(tmp_path.glob("*/zzz-1.0.dist-info")) / "entry_points.txt"
+    points.write_text("[ttsflow]\naaa = zzz\n")
+    registry = plugins.reload()
+    [problem] = plugins.problems()
+    assert problem.startswith("plugin 'aaa' of aaa (aaa) is broken: ")
+    assert registry.find("watch", "two").provider == "zzz"
+
+
+def test_name_and_version_are_those_at_the_head_of_the_metadata(install, hook, tmp_path):
+    install("told", hook("pass"))
+    metadata = next(tmp_path.glob("*/told-1.0.dist-info")) / "METADATA"
+    metadata.write_text(metadata.read_text() + "\n\nName: of something else\nVersion: 9\n")
+    plugins.reload()
+    assert [(p.provider, p.version) for p in plugins.plugins() if p.name == "told"] == [("told", "1.0")]
+
+
 def test_a_plugin_for_this_api_and_one_that_does_not_say_are_taken(install, hook):
     install("silent", hook("registry.add('watch', 'one', 'x:Y')"))
     install("modern", f"ttsflow_api = {API_VERSION}\n" + hook("registry.add('watch', 'two', 'x:Y')"))
@@ -218,12 +238,12 @@ def test_builtins_are_found_without_an_entry_point():
 
 
 def calls_of_pluggy(work):
-    """Return how often a function of pluggy is called while ``work()`` goes on."""
-    count = 0
+    """Return the functions of pluggy that are called while ``work()`` goes on."""
+    calls = []
 
     def profile(frame, event, arg):
-        nonlocal count
-        count += event == "call" and "pluggy" in frame.f_code.co_filename
+        if event == "call" and "pluggy" in frame.f_code.co_filename:
+            calls.append(f"{frame.f_code.co_name} from {frame.f_back.f_code.co_filename}")
 
     before = sys.getprofile()
     sys.setprofile(profile)
@@ -231,16 +251,18 @@ def calls_of_pluggy(work):
         work()
     finally:
         sys.setprofile(before)
-    return count
+    return calls
 
 
 def test_a_run_calls_nothing_of_pluggy(tmp_path):
     summaries = []
     settings = ["strategy=beam_search", "verifier=fake", "engine=fake", "strategy.depth=4", "limit=4"]
     mapping = config.compose(settings)
-    assert calls_of_pluggy(lambda: summaries.append(run_config(mapping, tmp_path / "run"))) == 0
+    # What is imported for the first time is rewritten by pytest, which calls pluggy.
+    run_config(mapping, tmp_path / "before")
+    assert calls_of_pluggy(lambda: summaries.append(run_config(mapping, tmp_path / "run"))) == []
     assert summaries[0].usage["decoded_tokens"] > 500
-    assert calls_of_pluggy(plugins.reload) > 10, "they are counted"
+    assert len(calls_of_pluggy(plugins.reload)) > 10, "they are counted"
 
 
 LEAVE_OUT = "Mend or uninstall {0}; TTSFLOW_BLOCK={0} leaves it out."

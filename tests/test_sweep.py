@@ -97,6 +97,7 @@ def test_jobs_that_fail_say_why_in_their_folders_and_the_others_go_on(capsys):
     assert shown.err.count(" failed: ") == 5
     assert "Traceback" not in shown.err
     assert shown.out.count("complete") == 1
+    assert shown.out.endswith("to go on: the same words, and hydra.sweep.dir=sweep\n")
 
 
 def test_a_setting_that_only_some_strategies_have_fails_only_the_others():

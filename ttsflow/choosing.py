@@ -107,8 +107,12 @@ class Choosing:
     def _waiting(self, case: Case) -> int:
         """Return how many problems have no arm yet, this one among them."""
         if case not in self._asked:
-            self._ahead -= 1
+            self._one_less()
         return self._ahead + 1
+
+    def _one_less(self) -> None:
+        # A problem that a controller deferred may be asked once more, and was counted before.
+        self._ahead = max(0, self._ahead - 1)
 
     def _learn(self, case: Case, op: Learn, now: float) -> None:
         self._settle()
@@ -151,7 +155,7 @@ class Choosing:
     def closed(self, case: Case, now: float, *, lost: bool) -> None:
         """Take in that a problem is over; ``lost``: with the engine, which is not its arm's fault."""
         if case not in self._asked:
-            self._ahead -= 1
+            self._one_less()
         self._asked.discard(case)
         open_ones = [number for number, choice in self._choices.items() if choice.case is case]
         for number in open_ones:

@@ -117,11 +117,13 @@ def _register(manager: pluggy.PluginManager, entry: EntryPoint, offered: Registr
     module = entry.load()
     _check_version(getattr(module, VERSION, hookspecs.API_VERSION))
     plugin = _Hooks(module)
-    manager.register(plugin, name=entry.name)
     try:
+        manager.register(plugin, name=entry.name)
         _call(manager, plugin, entry, offered)
     finally:
-        manager.unregister(plugin)
+        # Where its hook was refused while it was registered it may be there, or not.
+        if manager.is_registered(plugin):
+            manager.unregister(plugin)
 
 
 def _call(manager: pluggy.PluginManager, plugin: object, entry: EntryPoint, offered: Registration) -> None:

@@ -191,3 +191,5 @@ def _show(done: Sequence[Ended], told: Sequence[Ended], folder: Path) -> None:
             [one.row for one in ended],
         )
         print(f"\nresults in {folder}")  # noqa: T201
+        if any(one.status != "complete" for one in ended):
+            print(f"to go on: the same words, and hydra.sweep.dir={folder}")  # noqa: T201

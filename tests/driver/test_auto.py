@@ -391,6 +391,16 @@ def test_an_arm_may_have_a_controller_of_its_own():
     assert {result.outcome for result in results.values()} == {"answered"}
 
 
+def test_a_question_that_an_arm_of_its_own_defers_may_be_asked_once_more():
+    online = Online(retry=True, prices=Prices(prior=(0.0, 200.0, 0.0, 0.0), beta=0.0))
+    arms = {"climb": Sequence({"climb": Ladder(controller=online), "vote": Aggregate()})}
+    heard = Heard()
+    results = run_fake(Auto(arms), problems(8), budget=tokens(600), trace=heard, concurrency=1)
+    assert len(results) == 8
+    assert len(arms_of(heard)) > 8, "some were deferred"
+    assert not any(result.outcome == "failed" for result in results.values())
+
+
 # --- saved and gone on ---------------------------------------------------------------------------------
 
 

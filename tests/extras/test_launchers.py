@@ -12,7 +12,8 @@ import yaml
 
 from ttsflow.progress import read_plan
 
-pytestmark = pytest.mark.extras
+# Many processes, on a machine that may be busy: starting Ray alone takes half a minute.
+pytestmark = [pytest.mark.extras, pytest.mark.timeout(1200)]
 
 SWEEP = ["engine=fake", "limit=3", "strategy=majority,ffs", "strategy.n=4,8", "concurrency=1"]
 

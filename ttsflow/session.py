@@ -7,6 +7,7 @@ import platform
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from contextlib import ExitStack, closing
 from functools import lru_cache
 from importlib import metadata
 from types import TracebackType
@@ -86,17 +87,17 @@ class Session:
         self.learnt: list[Mapping[str, Any]] = []
         self._verifier: Verifier | None = None
         self._store: SampleStore | None = None
+        self._closing = ExitStack()
 
     def __enter__(self) -> Self:
         """Open pool, engine and verifier. Raises ``ModelError``, ``MissingExtra``, ``ConfigError``."""
-        if self.setup.acceleration.pool is not None:
-            # What is wrong with it is said before a model loads.
-            self._store = SampleStore(pool_path(self.setup.acceleration.pool))
-        try:
+        pool = self.setup.acceleration.pool
+        with ExitStack() as stack:
+            if pool is not None:
+                # What is wrong with it is said before a model loads.
+                self._store = stack.enter_context(closing(SampleStore(pool_path(pool))))
             self._open()
-        except BaseException:
-            self._close_store()
-            raise
+            self._closing = stack.pop_all()
         return self
 
     def _open(self) -> None:
@@ -147,7 +148,7 @@ class Session:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Close verifier and pool; an engine that was interrupted midway is not kept."""
-        self._close_store()
+        self._closing.close()
         if self._verifier is not None:
             try:
                 self._verifier.close()
@@ -155,11 +156,6 @@ class Session:
                 warnings.warn(f"the verifier could not be closed: {failed}", stacklevel=2)
         if self.dead is not None or (kind is not None and not issubclass(kind, Exception)):
             warm.close_all()
-
-    def _close_store(self) -> None:
-        store, self._store = self._store, None
-        if store is not None:
-            store.close()
 
     @property
     def error(self) -> str | None:

@@ -9,6 +9,7 @@ from contextlib import closing
 import pytest
 
 from ttsflow import cli
+from ttsflow.analysis.pool import _MODELS
 from ttsflow.config import compose
 from ttsflow.run import run_config
 
@@ -54,6 +55,12 @@ def test_it_shows_what_a_pool_holds(pool, capsys):
     tokens = sum(row[1] for row in found)
     assert cells[:5] == ["FakeEnginePart", str(whole), str(len(found) - whole), f"{tokens:,}", "4"]
     assert out[-1].endswith("MB")
+
+
+def test_a_large_pool_is_shown_without_reading_its_samples(pool):
+    with closing(sqlite3.connect(pool)) as connection:
+        plan = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {_MODELS}")]
+    assert [step for step in plan if "samples" in step and "COVERING INDEX" in step], plan
 
 
 def test_an_empty_pool_is_shown(tmp_path, capsys):

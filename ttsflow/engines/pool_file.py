@@ -32,7 +32,7 @@ CREATE TABLE samples(
     problem TEXT, path TEXT, written REAL NOT NULL,
     tokens BLOB NOT NULL, text TEXT, logprobs BLOB, certainties BLOB);
 CREATE UNIQUE INDEX samples_by_key ON samples(key, top, certain);
-CREATE INDEX samples_by_model ON samples(model, whole, length, written);
+CREATE INDEX samples_by_model ON samples(model, whole, length, written, prompt, sampling);
 """
 
 

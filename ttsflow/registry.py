@@ -7,6 +7,7 @@ dependencies are missing costs nothing and breaks nothing until it is used.
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -64,12 +65,21 @@ def _plain_folder(package: str) -> Path | None:
 
 def config_options(folder: Traversable, prefix: str = "") -> Iterator[tuple[str, Traversable]]:
     """Yield (``group/option``, file) for every config file below ``folder``, in sorted order."""
-    for item in sorted(folder.iterdir(), key=lambda item: item.name):
-        if item.is_dir():
-            if not item.name.startswith((".", "__")):
-                yield from config_options(item, f"{prefix}{item.name}/")
-        elif item.name.endswith(".yaml"):
-            yield prefix + item.name.removesuffix(".yaml"), item
+    for name, is_folder in sorted(_items(folder)):
+        if is_folder:
+            if not name.startswith((".", "__")):
+                yield from config_options(folder.joinpath(name), f"{prefix}{name}/")
+        elif name.endswith(".yaml"):
+            yield prefix + name.removesuffix(".yaml"), folder.joinpath(name)
+
+
+def _items(folder: Traversable) -> Iterator[tuple[str, bool]]:
+    """Yield name and whether it is a folder; of a plain folder the system tells both at once."""
+    if isinstance(folder, Path):
+        with os.scandir(folder) as found:
+            yield from ((item.name, item.is_dir()) for item in found)
+    else:
+        yield from ((item.name, item.is_dir()) for item in folder.iterdir())
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.install
+# A busy machine takes minutes to build and compile.
+pytestmark = [pytest.mark.install, pytest.mark.timeout(1200)]
 
 ROOT = Path(__file__).parents[2]
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.install
+# A busy machine takes minutes to build and compile.
+pytestmark = [pytest.mark.install, pytest.mark.timeout(1200)]
 
 PLUGINS = Path(__file__).parents[2] / "plugins"
 NAMES = sorted(folder.name for folder in PLUGINS.iterdir() if (folder / "pyproject.toml").is_file())
@@ -43,7 +44,7 @@ def test_a_plugin_is_found_listed_run_swept_and_tested(  # noqa: PLR0917 - fixtu
     call(script, "run", "-q", "-m", *run, "strategy.n=2,4", "hydra.sweep.dir=sweep", cwd=home)
     assert len(list((home / "sweep").glob("*/summary.json"))) == 2
     # Its own tests, from its own folder, with nothing of this repository around it.
-    pytest_ = (python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", "/dev/null")
+    pytest_ = (python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", "/dev/null", "-m", "not slow")
     call(*pytest_, folder / "tests", cwd=folder)
 
 

@@ -53,6 +53,7 @@ def test_what_needs_no_installation_works_as_it_stands(page, shown, tmp_path):
 
 
 @pytest.mark.install
+@pytest.mark.timeout(1200)  # a busy machine takes minutes to build and compile
 @pytest.mark.parametrize("page", PAGES)
 def test_a_tutorial_is_followed_from_an_empty_environment(  # noqa: PLR0917 - fixtures
     page, shown, wheel, environment, install, tmp_path

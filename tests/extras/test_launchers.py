@@ -123,6 +123,7 @@ OPTUNA = [
 def test_optuna_finds_the_best_accuracy(tmp_path):
     folder = tmp_path / "sweep"
     words = [*OPTUNA, "strategy.n=choice(1,2,4)", "hydra.sweeper.n_trials=6", "hydra.sweeper.sampler.seed=1"]
+    words.append("hydra.sweeper.direction=maximize")
     shown = run(*words, f"hydra.sweep.dir={folder}")
     # What was tried before is not run again.
     assert " complete  " in shown

@@ -59,7 +59,7 @@ def main() -> int:
     broken.write_text(broken.read_text("utf-8").rstrip()[:-40] + "\n", "utf-8")
     page, swept = folder / "report.html", time.perf_counter() - began
     began = time.perf_counter()
-    command = [sys.executable, "-m", "ttsflow", "report", str(folder), "-o", str(page), "--png", "--svg"]
+    command = [sys.executable, "-m", "ttsflow", "report", str(folder), "-o", str(page)]
     told = subprocess.run(command, check=True, capture_output=True, text=True)
     seconds = time.perf_counter() - began
     used = resource.getrusage(resource.RUSAGE_CHILDREN)

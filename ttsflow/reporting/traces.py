@@ -13,7 +13,7 @@ from typing import Any
 __all__ = ["Vote", "is_search", "problem_events", "votes"]
 
 #: Where an event's kind stands in its line, and the beginning of a trace in which a search shows itself.
-_HEAD, _BEGINNING = 200, 1 << 18
+_HEAD, _BEGINNING = 24, 1 << 18
 _STEPPED = re.compile(rb'"path":\s*\[\d+,\s*\d')
 #: Answers of a vote that are kept, and characters of each.
 _MOST, _WORDS = 6, 60
@@ -71,7 +71,7 @@ def votes(trace: Path) -> dict[str, Vote]:
     """Return how the answer of each problem came about, as far as the trace says so."""
     found: dict[str, Vote] = {}
     scores: dict[str, dict[tuple[Any, ...], float]] = {}
-    for event in _records(trace, (b'"aggregate"', b'"score"'), _HEAD):
+    for event in _records(trace, (b'"event":"aggregate"', b'"event":"score"'), _HEAD):
         problem = str(event.get("problem"))
         try:
             if event.get("event") == "score":

@@ -28,8 +28,8 @@ __all__ = ["GROUPS", "file_schema"]
 
 Schema = dict[str, Any]
 
-#: What a file of each group describes: a part of a kind, or settings that are no part.
-GROUPS: Mapping[str, str | type] = {
+#: What a file of each group describes: a part of a kind, settings that are no part, or None: a whole run.
+GROUPS: Mapping[str, str | type | None] = {
     "strategy": "stage",
     "engine": "engine",
     "task": "task",
@@ -37,6 +37,8 @@ GROUPS: Mapping[str, str | type] = {
     "cost": "cost",
     "meter": "meter",
     "load": "load",
+    "logger": "logger",
+    "experiment": None,
     "budget": Budget,
     "sampling": Sampling,
     "hardware": Hardware,
@@ -53,7 +55,8 @@ _SCALARS: Mapping[Any, str] = {
     type(None): "null",
 }
 _NULL = {"type": "null"}
-_REFERENCE = {"type": "string", "pattern": r"\$\{"}
+#: An interpolation, or what a later file or the command line has to set.
+_REFERENCE = {"type": "string", "pattern": r"\$\{|^\?\?\?$"}
 
 
 def file_schema(group: str | None, registry: Registry) -> Schema:
@@ -89,9 +92,9 @@ class _Maker:
         return {
             "type": "object",
             "properties": {
-                **{group: self._group(group, change=True) for group in GROUPS},
+                **{group: self._group(group, change=True) for group, what in GROUPS.items() if what},
                 **{key: _like(value) for key, value in plain.items()},
-                **{key: {} for key in ("defaults", "hydra", "variables", "choices")},
+                **{key: {} for key in ("defaults", "hydra", "variables", "choices", "experiment")},
             },
             "additionalProperties": False,
         }
@@ -107,6 +110,8 @@ class _Maker:
 
     def _group(self, group: str, *, change: bool, defaults: bool = False, chosen: bool = False) -> Schema:
         what = GROUPS[group]
+        if what is None:
+            return self.run()
         extra: Schema = {"defaults": {"type": "array"}} if defaults else {}
         if isinstance(what, type):
             made = self._settings(what, change=change, extra=extra)

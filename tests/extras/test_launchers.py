@@ -19,9 +19,9 @@ SWEEP = ["engine=fake", "limit=3", "strategy=majority,ffs", "strategy.n=4,8", "c
 
 
 def needs(name):
-    return pytest.mark.skipif(
-        importlib.util.find_spec(f"hydra_plugins.{name}") is None, reason=f"{name} is not installed"
-    )
+    plugins = importlib.util.find_spec("hydra_plugins")
+    found = plugins and importlib.util.find_spec(f"hydra_plugins.{name}")
+    return pytest.mark.skipif(not found, reason=f"{name} is not installed")
 
 
 def run(*words, code=0):

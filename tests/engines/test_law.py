@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from ttsflow.assemble import assemble
 from ttsflow.build import build
 from ttsflow.config import compose, strategy
+from ttsflow.costs.calibrated import Calibration
 from ttsflow.costs.hardware import Hardware
 from ttsflow.engines import segments, warm
 from ttsflow.engines.law import Law, LawPaths
@@ -757,6 +758,13 @@ def test_every_strategy_that_the_simulator_runs_is_played_back_from_its_own_trac
     words += [] if name in {"single", "recipe"} else ["strategy.n=8"]
     # Those that are steered by a budget for the run need one.
     words += ["budget.run.tokens=100000"] if name.startswith("atest") else []
+    if name == "atest_calibrated":
+        rungs, shares = (1, 3, 4, 6, 8), (0.5, 0.6, 0.65, 0.7, 0.7)
+        known = Calibration(
+            "sim", "t", "tokens", rungs, (0.0,), (0.0, 900.0, 0.0, 0.0), 0.0, shares, shares, 1, 22, 1.0
+        )
+        (tmp_path / "profile.json").write_text(known.dumped())
+        words.append(f"strategy.profile='{tmp_path / 'profile.json'}'")
     before = made(tmp_path / "made", *words, engine="sim")
     paths = f"engine.paths={{use: trace, run: '{tmp_path / 'made'}'}}"
     after = made(tmp_path / "played", *words, paths, engine="sim")

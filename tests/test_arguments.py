@@ -20,6 +20,7 @@ def composed(*words):
     return assemble(compose(["engine=fake", "task.size=8", *words]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
@@ -79,6 +80,7 @@ def test_a_pipeline_is_what_the_config_is(settings, words):
         assert one.usage.decoded == pytest.approx(other.usage.decoded, abs=8)
 
 
+@pytest.mark.slow
 def test_tokens_first_goes_by_the_sampling_of_the_pipeline():
     assert pipeline(budget="tokens_first").setup.budget.problem == {"tokens": 512.0}
     short = pipeline(budget="tokens_first", sampling={"max_tokens": 40})
@@ -93,6 +95,7 @@ def test_joules_are_counted_and_limited():
     assert run.summary.deferred > 0
 
 
+@pytest.mark.slow
 def test_a_controller_sees_the_load():
     levels = {"use": "trace", "levels": [0.25, 0.75], "each": 4, "per": "problem"}
     ours = pipeline("atest_online", budget={"run": {"tokens": 900}}, load=levels)

@@ -38,6 +38,7 @@ def test_a_share_of_the_last_trips_it_once_there_are_so_many():
     assert tripped(Breaker(last=4, share=0.5, counts=("truncated",)), ends) is None
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.sampled_from(OUTCOMES), max_size=30),
     st.integers(1, 6),
@@ -56,6 +57,7 @@ def test_it_trips_at_the_first_end_where_the_share_is_reached(ends, last, share,
     assert (found and found[0]) == expected
 
 
+@pytest.mark.slow
 @given(st.lists(st.sampled_from(["answered", "abstained", "deferred"]), max_size=40), st.integers(1, 3))
 def test_answers_right_or_wrong_never_trip_it(ends, last):
     assert tripped(Breaker(last=last, share=0.01, counts=("failed", "truncated")), ends) is None

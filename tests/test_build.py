@@ -286,6 +286,7 @@ def test_settings_for_a_misspelt_stage_name_the_right_one(registry):
         build("stage", mapping, "s", registry)
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.sampled_from("abcdef"), unique=True, min_size=1).flatmap(
         lambda names: st.tuples(st.just(names), st.lists(st.integers(-3, 5), min_size=6, max_size=6))
@@ -331,6 +332,7 @@ SETTINGS = st.fixed_dictionaries(
 )
 
 
+@pytest.mark.slow
 @given(st.dictionaries(st.sampled_from("abc"), SETTINGS, min_size=1), st.booleans())
 def test_explain_is_the_inverse_of_build(stages, ends):
     registry = Registry()

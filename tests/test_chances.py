@@ -12,6 +12,7 @@ from ttsflow.chances import survival, tiered
 SCORES = st.lists(st.integers(0, 8).map(lambda value: value / 8), min_size=1, max_size=8)
 
 
+@pytest.mark.slow
 @given(SCORES, st.integers(0, 20), st.integers(1, 6), st.data())
 def test_certain_and_beaten_are_exact(scores, pending, slots, data):
     score = data.draw(st.sampled_from(scores))

@@ -43,6 +43,7 @@ def quick(code, seconds):
 # --- answers without a run --------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("argv", [["--help"], ["--version"], ["run", "--help"]])
 def test_help_is_quick_and_loads_nothing_heavy(argv):
     code = (
@@ -53,12 +54,14 @@ def test_help_is_quick_and_loads_nothing_heavy(argv):
     quick(code, seconds=1)
 
 
+@pytest.mark.slow
 def test_the_console_script_reports_its_version():
     script = Path(sys.executable).with_name("ttsflow")
     done = subprocess.run([script, "--version"], capture_output=True, text=True, check=False)
     assert done.stdout.startswith("ttsflow 0.")
 
 
+@pytest.mark.slow
 def test_the_exit_code_and_the_message_leave_the_process():
     done = run("lst")
     assert done.returncode == 2
@@ -66,6 +69,7 @@ def test_the_exit_code_and_the_message_leave_the_process():
     assert done.stderr.startswith("error: there is no command 'lst'.")
 
 
+@pytest.mark.slow
 def test_list_shows_every_part(capsys):
     assert cli.main(["list"]) == 0
     shown = capsys.readouterr().out
@@ -100,6 +104,7 @@ def test_explain_prints_what_can_be_built_again(capsys):
     assert build("stage", printed, "", registry) == build("stage", mapping, "", registry)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["beam_search", "ffs", "recipe", "dvts", "majority", "dynasor"])
 def test_what_explain_prints_has_the_variables_of_the_file_and_can_be_changed_by_them(name, capsys, tmp_path):
     assert cli.main(["explain", f"strategy={name}"]) == 0
@@ -206,6 +211,7 @@ def test_a_quiet_run_prints_only_its_folder(capsys):
     assert capsys.readouterr().out == "results in here\n"
 
 
+@pytest.mark.slow
 def test_the_default_folder_is_new_each_time(capsys):
     assert cli.main(["run", *FAKE]) == 0
     assert cli.main(["run", *FAKE]) == 0
@@ -262,6 +268,7 @@ def test_a_reader_that_stops_early_is_no_error():
     assert done.stderr == ""
 
 
+@pytest.mark.slow
 def test_a_run_is_continued_when_that_is_asked_for(capsys):
     words = ["run", "-q", *FAKE, "hydra.run.dir=here"]
     assert cli.main(words) == 0

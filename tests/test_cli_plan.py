@@ -17,6 +17,7 @@ def plan(capsys, *words):
     return code, out, error
 
 
+@pytest.mark.slow
 def test_it_prints_plan_reasons_and_settings(capsys):
     words = [*PAIR, "strategy.n=512", "engine.model=qwen2.5-math-7b", "verifier.model=skywork-prm-1.5b"]
     code, out, _ = plan(capsys, *words)

@@ -19,6 +19,7 @@ def brute(confidences, group):
     return [sum(confidences[i : i + group]) / group for i in range(len(confidences) - group + 1)]
 
 
+@pytest.mark.slow
 @quick
 @given(CONFIDENCES, st.integers(1, 50))
 def test_windows_are_those_of_brute_force(confidences, group):

@@ -60,6 +60,7 @@ def folder(tmp_path):
 # --- what comes out ---------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_config_is_plain_resolved_and_in_order():
     mapping = compose(["strategy=ffs", "strategy.n=8", "engine=fake", "sampling.top_k=7"])
     assert list(mapping)[:2] == ["strategy", "variables"]
@@ -85,6 +86,7 @@ def test_a_setting_that_no_file_mentions_needs_no_plus():
     assert stages["engine"] == {"use": "fake", "capacity": 2}
 
 
+@pytest.mark.slow
 def test_a_part_without_a_file_is_chosen_by_its_name(install, hook):
     install(
         "my-judge",
@@ -97,6 +99,7 @@ def test_a_part_without_a_file_is_chosen_by_its_name(install, hook):
         built(compose(["strategy=thinker"])["strategy"])
 
 
+@pytest.mark.slow
 def test_two_runs_in_one_second_have_two_folders():
     assert compose_run().folder != compose_run().folder
     assert str(compose_run(["hydra.run.dir=here/there"]).folder) == "here/there"
@@ -157,6 +160,7 @@ def test_the_order_of_stages_survives_yaml():
     assert to_yaml(mapping).splitlines()[:3] == ["use: sequence", "stages:", "  z:"]
 
 
+@pytest.mark.slow
 def test_what_is_kept_of_a_composition_changes_nothing(folder):
     first = compose(["strategy=dvts", "engine=fake"])
     compose(["strategy=dvts", "engine=fake", "engine.capacity=3", "strategy.stages.answer=null"])
@@ -168,6 +172,7 @@ def test_what_is_kept_of_a_composition_changes_nothing(folder):
         assert compose(["strategy=mine"], where)["variables"]["n"] == n
 
 
+@pytest.mark.slow
 def test_what_is_kept_is_made_anew_when_its_files_change_or_more_than_files_decide(
     folder, monkeypatch, tmp_path
 ):
@@ -335,6 +340,7 @@ def test_an_experiment_changes_several_things_at_once(folder, word):
 EXPERIMENTS = sorted(o.partition("/")[2] for o in plugins.load().options if o.startswith("experiment/"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_every_job_of_a_shipped_experiment_can_be_run(name):
     file = config_folder("ttsflow.conf").joinpath("experiment", f"{name}.yaml")
@@ -349,6 +355,7 @@ def test_every_job_of_a_shipped_experiment_can_be_run(name):
 # --- strategies inside strategies -------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SORTS)
 def test_every_strategy_can_stand_inside_another(name, folder):
     where = folder(
@@ -388,6 +395,7 @@ def test_mistakes_in_mounted_strategies(name, overrides, path, message):
     assert caught.value.path.startswith(path)
 
 
+@pytest.mark.slow
 def test_a_strategy_may_not_stand_inside_itself(folder):
     where = folder(
         strategy__ping="use: sequence\nstages: {a: {use: strategy, name: pong}}\n",
@@ -437,6 +445,7 @@ def test_composing_leaves_hydra_as_it_was():
     assert after == before
 
 
+@pytest.mark.slow
 def test_threads_may_compose_at_once():
     results = {}
 

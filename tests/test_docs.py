@@ -255,6 +255,7 @@ def test_errors_are_as_shown(overrides, message):
         assert part.strip() in str(caught.value)
 
 
+@pytest.mark.slow
 def test_the_plugin_works(install, tmp_path):
     """The package that plugins.md shows can be installed, found, run and held to its contract."""
     shown = [*blocks(DOCS / "plugins.md", "python"), *blocks(DOCS / "plugins.md", "yaml")]

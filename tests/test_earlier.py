@@ -113,6 +113,7 @@ def partial(whole, folder, results, trace):
     (folder / "summary.json").write_text(json.dumps({**summary, "status": "partial", "problems": 0}))
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(data=st.data())
 def test_a_run_goes_on_wherever_it_was_cut(data, whole, tmp_path_factory):
@@ -200,6 +201,7 @@ def test_resume_begins_a_run_where_there_is_none(whole, tmp_path):
     same(tmp_path / "run", whole)
 
 
+@pytest.mark.slow
 def test_what_failed_is_tried_again(whole, tmp_path):
     folder = tmp_path / "run"
     mapping = config(engine={"use": "fake", "dies_after": 25}, concurrency=2)
@@ -354,6 +356,7 @@ def test_a_corrupt_line_is_skipped_counted_and_named(line, whole, tmp_path, caps
     assert json.loads(lost)["id"] in told(folder)
 
 
+@pytest.mark.slow
 def test_two_processes_on_one_folder(tmp_path):
     with hold(tmp_path / "run", "a run"):
         for resume in (False, True):

@@ -48,6 +48,7 @@ def test_what_is_shipped_fits(option, file, wrong):
     assert wrong(option.partition("/")[0], yaml.safe_load(file.read_text("utf-8"))) == []
 
 
+@pytest.mark.slow
 def test_the_file_at_the_root_and_a_resolved_run_fit(wrong):
     assert wrong(None, yaml.safe_load((ROOT / "conf" / "config.yaml").read_text())) == []
     for settings in (["strategy=beam_search", "verifier=fake"], ["engine=sim", "task=simulated"]):

@@ -24,6 +24,7 @@ def spend(book, account, *, samples, tokens):
         book.settle(account, 1)
 
 
+@pytest.mark.slow
 @given(COUNTS, COUNTS, COUNTS, COUNTS)
 def test_usage_is_additive_and_decoded_is_all_that_was_decoded(output, aborted, dropped, adopted):
     usage = Usage(output=output, aborted=aborted, dropped=dropped, adopted=adopted)

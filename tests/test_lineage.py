@@ -1,3 +1,4 @@
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -36,6 +37,7 @@ def run(lineage, program, pick):
         lineage.join(branches)
 
 
+@pytest.mark.slow
 @settings(max_examples=50)
 @given(PROGRAMS, st.randoms(use_true_random=False))
 def test_no_child_number_is_handed_out_twice(program, rng):
@@ -43,6 +45,7 @@ def test_no_child_number_is_handed_out_twice(program, rng):
     assert len(set(paths)) == len(paths)
 
 
+@pytest.mark.slow
 @settings(max_examples=50)
 @given(PROGRAMS, st.randoms(use_true_random=False))
 def test_numbers_do_not_depend_on_which_branch_asks_first(program, rng):
@@ -51,6 +54,7 @@ def test_numbers_do_not_depend_on_which_branch_asks_first(program, rng):
     assert sorted(shuffled) == sorted(in_turn)
 
 
+@pytest.mark.slow
 @settings(max_examples=50)
 @given(PROGRAMS, PROGRAMS)
 def test_what_follows_a_fork_repeats_nothing_of_it(first, second):
@@ -84,6 +88,7 @@ def test_a_branch_that_asked_for_nothing_uses_nothing_up():
     assert lineage.child(()) == (1,)
 
 
+@pytest.mark.slow
 @given(st.integers(), st.text(max_size=8), st.lists(st.integers(0, 99), max_size=4).map(tuple))
 def test_a_seed_is_a_pure_function_of_run_problem_and_path(run_seed, problem, path):
     seed = seed_of(run_seed, problem, path)

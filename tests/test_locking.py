@@ -36,6 +36,7 @@ def ended(process):
     process.stdout.close()
 
 
+@pytest.mark.slow
 def test_the_second_is_told_at_once_who_holds_it(tmp_path):
     process = other(tmp_path)
     try:
@@ -52,6 +53,7 @@ def test_the_second_is_told_at_once_who_holds_it(tmp_path):
         ended(process)
 
 
+@pytest.mark.slow
 def test_what_a_killed_process_held_is_taken_over(tmp_path):
     process = other(tmp_path)
     ended(process)
@@ -64,6 +66,7 @@ def test_what_a_killed_process_held_is_taken_over(tmp_path):
     assert not (tmp_path / LOCK).exists()
 
 
+@pytest.mark.slow
 def test_a_child_does_not_hold_on_when_its_parent_is_killed(tmp_path):
     fork = "import os; child = os.fork(); child or (time.sleep(30), os._exit(0)); print(child, flush=True)"
     command = [sys.executable, "-c", HOLDS.format(before=fork), str(tmp_path)]
@@ -79,6 +82,7 @@ def test_a_child_does_not_hold_on_when_its_parent_is_killed(tmp_path):
         os.kill(child, signal.SIGKILL)
 
 
+@pytest.mark.slow
 def test_one_process_holds_a_folder_once(tmp_path):
     with (
         hold(tmp_path, "a run"),

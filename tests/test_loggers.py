@@ -80,6 +80,7 @@ def words(install, hook, monkeypatch):
     warm.close_all()
 
 
+@pytest.mark.slow
 def test_a_logger_is_told_of_the_config_every_result_and_the_summary(words, tmp_path):
     summary = run_config(compose(words), tmp_path / "run")
     assert [what for what, _ in HEARD] == ["open", "begin", *["result"] * 4, "end"]
@@ -91,6 +92,7 @@ def test_a_logger_is_told_of_the_config_every_result_and_the_summary(words, tmp_
     assert [one.id for what, one in HEARD if what == "result"] == ids
 
 
+@pytest.mark.slow
 def test_it_is_told_of_a_run_that_is_interrupted_and_of_what_is_kept(words, tmp_path, monkeypatch):
     step = FakeEngine.step
 
@@ -112,6 +114,7 @@ def test_it_is_told_of_a_run_that_is_interrupted_and_of_what_is_kept(words, tmp_
     assert [one.id for what, one in HEARD if what == "result"][: len(kept)] == kept
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fails", ["open", "begin", "result", "end"])
 def test_a_logger_that_fails_is_warned_of_once_and_ends_no_run(fails, words, tmp_path):
     with pytest.warns(UserWarning, match="the logger Hearing failed and is told no more") as caught:
@@ -122,16 +125,19 @@ def test_a_logger_that_fails_is_warned_of_once_and_ends_no_run(fails, words, tmp
     assert HEARD[-1][0] == fails
 
 
+@pytest.mark.slow
 def test_what_a_logger_lacks_is_told_before_anything_opens(words, tmp_path):
     with pytest.raises(MissingExtra, match="install it"):
         run_config(compose([*words, "logger.needs='install it'"]), tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.slow
 def test_a_logger_changes_no_fingerprint(words):
     assert assemble(compose(words)).fingerprint == assemble(compose(WORDS)).fingerprint
 
 
+@pytest.mark.slow
 def test_the_default_tells_nobody(tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -102,6 +102,7 @@ STRATEGIES = {
 }
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(
     st.tuples(

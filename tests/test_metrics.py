@@ -128,6 +128,7 @@ def test_mean_at_k_takes_the_first_and_counts_what_is_missing_as_wrong():
 # --- maj@k --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=60)
 @given(votes())
 def test_maj_at_k_is_the_mean_over_all_choices(vote):
@@ -142,6 +143,7 @@ def test_maj_at_1_is_the_mean(vote):
     assert maj_at_k(counts, correct, abstentions, 1) == right / (sum(counts) + abstentions)
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=60)
 @given(votes(most=12), st.randoms(use_true_random=False))
 def test_maj_at_k_does_not_depend_on_the_order_of_answers(vote, random):
@@ -254,6 +256,7 @@ def test_questions_with_different_numbers_of_samples():
     assert found[2]["pass^k"] == 0.5
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=60)
 @given(
     st.lists(st.lists(st.sampled_from([RIGHT, WRONG, NONE]), min_size=3, max_size=6), min_size=1, max_size=4)
@@ -342,6 +345,7 @@ def test_ratios_of_what_is_no_price_are_refused(first, second):
         paired_ratio(first, second)
 
 
+@pytest.mark.slow
 @given(st.integers(0, 40), st.integers(0, 40))
 def test_mcnemar_is_the_binomial_test_at_one_half(first, second):
     trials, fewer = first + second, min(first, second)

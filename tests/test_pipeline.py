@@ -157,6 +157,7 @@ def test_a_task_of_its_own_and_other_problems_exclude_each_other():
         pipeline(task={"use": "arithmetic"}).run(["one?"])
 
 
+@pytest.mark.slow
 def test_a_device_is_named_or_described():
     named = ttsflow.Pipeline("majority", engine="sim", hardware="a100", task="simulated", n=2)
     assert named.setup.engine.hardware.bandwidth == 2039

@@ -291,6 +291,7 @@ def test_halves_send_back_what_a_plan_does_not():
     assert goodput > other
 
 
+@pytest.mark.slow
 def test_two_models_that_fit_only_in_turns_run_in_turns():
     overrides = words("7B+1.5B", 16, "hardware.memory_gib=19", problems=1)
     _, plan, engine, verifier = planned_run(compose(overrides))
@@ -304,6 +305,7 @@ def test_two_models_that_fit_only_in_turns_run_in_turns():
     assert [result.usage.output for result in same] == [result.usage.output for result in results]
 
 
+@pytest.mark.slow
 def test_a_plan_that_rests_on_the_wrong_lengths_is_made_anew():
     overrides = words("7B+1.5B", 128, "hardware.memory_gib=22", problems=1)
     mapping = compose(overrides)
@@ -319,6 +321,7 @@ def test_a_plan_that_rests_on_the_wrong_lengths_is_made_anew():
     assert [result.usage.output for result in plain] == [result.usage.output for result in results]
 
 
+@pytest.mark.slow
 def test_where_caches_stay_as_they_are_a_run_says_what_the_next_should_have(tmp_path):
     """A verifier without a model of its own never changes the device; nor does an open vLLM."""
     words = [
@@ -339,6 +342,7 @@ def test_where_caches_stay_as_they_are_a_run_says_what_the_next_should_have(tmp_
     assert not [finding for finding in diagnose(tmp_path / "right") if finding.what == "plan"]
 
 
+@pytest.mark.slow
 def test_what_is_planned_runs_from_the_command_line(tmp_path):
     overrides = words("1.5B+1.5B", 8, problems=1)
     _, _, engine, verifier = planned_run(compose(overrides))
@@ -350,6 +354,7 @@ def test_what_is_planned_runs_from_the_command_line(tmp_path):
     assert run_config(compose([*overrides, *by_hand]), tmp_path / "run").status == "complete"
 
 
+@pytest.mark.slow
 def test_nothing_is_moved_where_work_is_begun_early():
     """Turns would never change: the generator always has something left to do."""
     words = ["engine=sim", "task=simulated", "strategy=beam_search", "strategy.n=128", "concurrency=1"]

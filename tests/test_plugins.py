@@ -254,6 +254,7 @@ def calls_of_pluggy(work):
     return calls
 
 
+@pytest.mark.slow
 def test_a_run_calls_nothing_of_pluggy(tmp_path):
     summaries = []
     settings = ["strategy=beam_search", "verifier=fake", "engine=fake", "strategy.depth=4", "limit=4"]
@@ -299,6 +300,7 @@ FAULTS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("sources", "message"), FAULTS.values(), ids=FAULTS)
 def test_whatever_is_wrong_is_told_by_the_command_and_blocking_helps(  # noqa: PLR0917 - fixtures
     sources, message, install, capsys, monkeypatch, tmp_path

@@ -133,6 +133,7 @@ def run(tmp_path):
     return run
 
 
+@pytest.mark.slow
 def test_a_run_again_is_the_same_run_and_says_what_came_from_the_pool(run, tmp_path):
     words = ("strategy=ffs", "strategy.n=6", "strategy.k=2")
     plain = run("plain", *words)
@@ -145,6 +146,7 @@ def test_a_run_again_is_the_same_run_and_says_what_came_from_the_pool(run, tmp_p
     assert "pool_found" not in plain.work
 
 
+@pytest.mark.slow
 def test_with_all_else_that_makes_a_run_faster(run, tmp_path):
     words = (
         "strategy=beam_search",
@@ -170,6 +172,7 @@ def test_with_all_else_that_makes_a_run_faster(run, tmp_path):
             assert all(other["usage"][key] == record["usage"][key] for key in {*record["usage"]} - drop)
 
 
+@pytest.mark.slow
 def test_a_budget_is_spent_by_what_is_played_as_by_what_is_decoded(run, tmp_path):
     words = ("strategy=majority", "strategy.n=6", "budget.problem.tokens=60", "concurrency=1")
     run("plain", *words)
@@ -178,6 +181,7 @@ def test_a_budget_is_spent_by_what_is_played_as_by_what_is_decoded(run, tmp_path
         assert results(tmp_path / name) == results(tmp_path / "plain")
 
 
+@pytest.mark.slow
 def test_a_pool_that_cannot_be_is_told_before_anything_is_written(run, tmp_path):
     for pool, message in {
         tmp_path: "is a folder",

@@ -39,6 +39,7 @@ def test_every_preset_goes_with_any_strategy(preset, engine, strategy):
     assert assemble(compose(words)).budget
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("engine", "seconds"), [("fake", 0.1), ("sim", 2.0)])
 def test_latency_first_has_every_answer_in_time(engine, seconds, tmp_path):
     assert assemble(compose([*ENGINES[engine], "budget=latency_first"])).budget.problem == {"seconds": 60.0}
@@ -56,6 +57,7 @@ def test_tokens_first_shares_the_tokens_of_one_sample(engine, tokens, tmp_path):
     assert all(result["usage"]["decoded"] < tokens + 8 for result in results)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("engine", "joules"), [("fake", 250), ("sim", 2500)])
 def test_energy_first_ends_at_its_joules_with_single_samples(engine, joules, tmp_path):
     words = ["strategy=majority", "budget=energy_first", f"budget.run.joules={joules}", *METERED]

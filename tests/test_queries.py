@@ -1,5 +1,6 @@
 """Queries are told in the order in which they began."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -47,6 +48,7 @@ def test_the_end_of_what_never_began_is_told_at_once():
     assert queries.end("a", None) == []
 
 
+@pytest.mark.slow
 @given(st.permutations(range(6)), st.sets(st.integers(0, 5)))
 def test_all_is_told_once_in_order(ends, silent):
     queries = Queries()

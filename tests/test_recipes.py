@@ -88,6 +88,7 @@ def test_ffs_then_judge(play):
         assert result.answer == best.answer.text
 
 
+@pytest.mark.slow
 def test_beam_or_majority(play):
     plain = run_fake(build("stage", strategy("beam_search", {"n": 8}), "strategy", load()), task=TASK)
     free = play("beam_or_majority")[0]
@@ -104,6 +105,7 @@ def test_beam_or_majority(play):
         assert results[name].candidates - results[name].truncated >= 8, "enough beams had finished"
 
 
+@pytest.mark.slow
 def test_grow_on_disagreement(play):
     # Answers of the fake engine hardly ever all agree.
     shares = {"eight": {"unless": {"share": 0.6}}, "all": {"unless": {"share": 0.5}}}
@@ -116,6 +118,7 @@ def test_grow_on_disagreement(play):
         assert name in agreed(results, trace, 8, 0.5, 4)
 
 
+@pytest.mark.slow
 def test_two_verifiers(folder, tmp_path):
     settings = ["strategy=two_verifiers", "verifier=both", "engine=fake", "limit=6"]
     summary = run_config(compose(settings, str(folder)), tmp_path / "run")
@@ -142,6 +145,7 @@ def test_second_opinion(play):
     assert set(asked) != set(results)
 
 
+@pytest.mark.slow
 def test_vote_then_search(play):
     results, _, asked = play("vote_then_search")
     settled = set(results) - set(asked)
@@ -159,6 +163,7 @@ def test_cut_early(play):
         assert len([data for data in ended(trace, name) if len(data["path"]) > 1]) <= 4
 
 
+@pytest.mark.slow
 def test_spend_all(play):
     few, many = (play("spend_all", Budget(problem={"tokens": limit}))[0] for limit in (200, 800))
     for name, result in few.items():
@@ -170,6 +175,7 @@ def test_spend_all(play):
     assert {result.candidates for result in play("spend_all", n=8)[0].values()} == {8}
 
 
+@pytest.mark.slow
 def test_only_when_sure(play):
     results, trace, _ = play("only_when_sure")
     assert {result.outcome for result in results.values()} == {"answered", "abstained"}
@@ -179,6 +185,7 @@ def test_only_when_sure(play):
         assert sure or len(ended(trace, name)) == 16
 
 
+@pytest.mark.slow
 def test_unique_search(play):
     _, trace, _ = play("unique_search")
     seen = {}

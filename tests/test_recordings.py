@@ -346,6 +346,7 @@ def test_the_shipped_file_holds_numbers_and_letters():
     assert SHIPPED.stat().st_size < 30_000
 
 
+@pytest.mark.slow
 def test_the_published_samples(data_file):
     recordings = read_recordings(data_file("traces/sampled_answers.jsonl.gz"))
     samples = [sample for recording in recordings for sample in recording.samples]

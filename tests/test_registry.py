@@ -98,6 +98,7 @@ def test_strategies_are_the_files_of_the_strategy_group():
         registry.get("strategy", "majority")
 
 
+@pytest.mark.slow
 def test_every_builtin_part_loads_has_a_docstring_and_a_known_kind():
     registry = load()
     assert set(PARTS) < set(KINDS)

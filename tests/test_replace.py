@@ -14,6 +14,7 @@ def until(*overrides, config_dir=None):
     return composed["strategy"]["stages"]["search"]["until"]
 
 
+@pytest.mark.slow
 def test_on_the_command_line():
     assert until() == {"use": "finished", "at_least": 16}
     assert until(f"{SEARCH}.until={{use: all_finished}}") == {"use": "all_finished"}

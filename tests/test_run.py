@@ -216,6 +216,7 @@ def test_the_fingerprint_names_the_settings():
     assert name_of(swapped) != name
 
 
+@pytest.mark.slow
 def test_a_result_is_on_disk_as_soon_as_its_problem_has_ended(tmp_path, monkeypatch):
     seen = [0]
 

@@ -111,6 +111,7 @@ def test_tests_have_a_setup_and_both_names_of_the_function():
     assert ran(same, "assert twice(f(1)) == 2 and candidate(3) == 3 and math.pi > 3", setup=setup).passed
 
 
+@pytest.mark.slow
 def test_without_tests_the_code_has_to_load():
     assert run(Job("def f(): pass", "f")).share == 1.0
     for source, reason in (
@@ -136,6 +137,7 @@ def test_exceptions_of_the_code_reach_the_tests():
     assert "Own: mine" in ran(raises, "f(0)").reason
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["StopIteration", "StopAsyncIteration"])
 def test_an_exception_that_ends_an_iteration_ends_none_of_a_test(name):
     source = f"def f(x): raise {name}('over')"
@@ -349,6 +351,7 @@ def test_no_file_of_the_user_can_be_changed(way, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["kept"]
 
 
+@pytest.mark.slow
 def test_there_is_a_small_folder_to_write_to_in_namespaces():
     if not works("namespaces"):
         pytest.skip("namespaces do not work here")
@@ -383,6 +386,7 @@ def test_a_test_that_catches_everything_needs_the_code_all_the_same():
     assert ran("def f(): raise SystemExit", quiet).passed
 
 
+@pytest.mark.slow
 def test_threads_and_common_libraries_work():
     source = """
     from collections import Counter, deque
@@ -412,6 +416,7 @@ def finish(sandbox, number, seconds=60):
     return done
 
 
+@pytest.mark.slow
 def test_a_sandbox_runs_so_many_at_once_and_waits_for_none():
     sandbox = Sandbox(workers=2)
     sandbox.submit("loop", Job(LOOP, "f", ("f()",), limits=SHORT))
@@ -429,6 +434,7 @@ def test_a_sandbox_runs_so_many_at_once_and_waits_for_none():
     sandbox.close()
 
 
+@pytest.mark.slow
 def test_cancelled_and_closed_runs_are_ended():
     sandbox = Sandbox(workers=2)
     for number in range(3):
@@ -442,6 +448,7 @@ def test_cancelled_and_closed_runs_are_ended():
     assert sandbox.step() == []
 
 
+@pytest.mark.slow
 def test_everything_ends_with_the_process_that_asked(tmp_path):
     script = "from ttsflow.sandbox.runs import *\n" + code(
         f"""
@@ -466,6 +473,7 @@ def test_everything_ends_with_the_process_that_asked(tmp_path):
     assert [one for one in members([group]) if one[2] != "zombie"] == []
 
 
+@pytest.mark.slow
 def test_a_sandbox_that_fails_says_so_and_is_no_failed_test(monkeypatch):
     isolation("auto")
     monkeypatch.setattr(runs, "_BOOT", "import nowhere")

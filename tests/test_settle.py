@@ -92,6 +92,7 @@ def test_a_stop_string_may_straddle_a_step_cut_by_its_limit():
     assert made[-1].tokens == (0, 1, 2, 3)
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(
     st.lists(st.text("ab\n.", min_size=1, max_size=3), min_size=1, max_size=12),

@@ -59,6 +59,7 @@ def results(folder):
     return found
 
 
+@pytest.mark.slow
 def test_a_sweep_runs_every_combination(capsys):
     argv = ["run", "-m", "engine=fake", "limit=2", "strategy=majority,ffs", "strategy.n=4,8"]
     assert cli.main([*argv, "hydra.sweep.dir=sweep"]) == 0
@@ -78,6 +79,7 @@ def test_a_sweep_runs_every_combination(capsys):
     assert "engine=fake" not in table[4], "what all jobs share is not repeated"
 
 
+@pytest.mark.slow
 def test_jobs_that_fail_say_why_in_their_folders_and_the_others_go_on(capsys):
     argv = [
         "run",
@@ -100,12 +102,14 @@ def test_jobs_that_fail_say_why_in_their_folders_and_the_others_go_on(capsys):
     assert shown.out.endswith("to go on: the same words, and hydra.sweep.dir=sweep\n")
 
 
+@pytest.mark.slow
 def test_a_setting_that_only_some_strategies_have_fails_only_the_others():
     argv = ["run", "-m", *FAKE, "strategy=majority,ffs", "strategy.k=1"]
     assert cli.main([*argv, "hydra.sweep.dir=sweep"]) == 1
     assert sorted(summary["status"] for summary in summaries("sweep").values()) == ["complete", "failed"]
 
 
+@pytest.mark.slow
 def test_a_file_that_cannot_be_read_ends_a_sweep_before_its_first_job(tmp_path, capsys):
     file = tmp_path / "conf" / "strategy" / "broken.yaml"
     file.parent.mkdir(parents=True)
@@ -118,17 +122,20 @@ def test_a_file_that_cannot_be_read_ends_a_sweep_before_its_first_job(tmp_path, 
     assert summaries("sweep") == {}
 
 
+@pytest.mark.slow
 def test_a_comma_that_makes_two_jobs_is_seen_in_the_plan(capsys):
     assert cli.main(["run", "-m", *FAKE, "+stop=a,b", "hydra.sweep.dir=sweep"]) == 1
     shown = capsys.readouterr().out
     assert shown.startswith("2 jobs: 2 new\n  0  new  engine=fake limit=2 strategy.n=2 +stop=a\n")
 
 
+@pytest.mark.slow
 def test_a_list_is_one_job(capsys):
     assert cli.main(["run", "-m", *FAKE, "sampling.stop=[a,b]", "hydra.sweep.dir=sweep"]) == 0
     assert capsys.readouterr().out.startswith("1 job: 1 new\n")
 
 
+@pytest.mark.slow
 def test_a_model_name_with_a_slash_does_not_nest_folders():
     argv = ["run", "-m", "engine=fake", "limit=1", "+strategy.stages.sample.total=1,2", "task.seed=3"]
     folder = ["hydra.sweep.dir=sweep", "hydra.sweep.subdir=${hydra.job.override_dirname}"]
@@ -136,6 +143,7 @@ def test_a_model_name_with_a_slash_does_not_nest_folders():
     assert len(list(Path("sweep").glob("*/summary.json"))) == 2
 
 
+@pytest.mark.slow
 def test_an_interrupted_sweep_shows_what_it_has_done(monkeypatch, capsys):
     real = job.run_config
 
@@ -155,6 +163,7 @@ def test_an_interrupted_sweep_shows_what_it_has_done(monkeypatch, capsys):
 # --- folders ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_folder_of_a_job_is_named_after_what_it_is():
     name = job_name(["strategy=ffs", "strategy.n=8", "engine=fake"], None)
     assert name.startswith("ffs-n8-")
@@ -186,6 +195,7 @@ def test_the_name_of_a_strategy_makes_no_folders_of_its_own(tmp_path):
     assert name.startswith("mine_short_vote-n3-")
 
 
+@pytest.mark.slow
 def test_equal_jobs_run_once(capsys):
     assert cli.main(["run", "-q", "-m", *FAKE[:2], "strategy.n=2,3,2", "seed=0,0", HERE]) == 0
     shown = capsys.readouterr().out
@@ -194,6 +204,7 @@ def test_equal_jobs_run_once(capsys):
     assert len(summaries("sweep")) == 2
 
 
+@pytest.mark.slow
 def test_the_order_of_words_is_no_other_sweep(capsys):
     assert cli.main([*GRID, HERE]) == 0
     before = files("sweep")
@@ -204,6 +215,7 @@ def test_the_order_of_words_is_no_other_sweep(capsys):
     assert files("sweep") == before
 
 
+@pytest.mark.slow
 def test_a_folder_name_of_ones_own(capsys):
     own = [*FAKE[:2], "strategy.n=2,3", "hydra.sweep.subdir=n_${hydra.job.num}", HERE]
     assert cli.main(["run", "-q", "-m", *own]) == 0
@@ -213,6 +225,7 @@ def test_a_folder_name_of_ones_own(capsys):
     assert capsys.readouterr().out.startswith("2 jobs: 2 complete\n")
 
 
+@pytest.mark.slow
 def test_a_folder_of_ones_own_that_holds_another_job(capsys):
     own = ["run", "-q", "-m", *FAKE[:2], "hydra.sweep.subdir=${hydra.job.num}", HERE]
     assert cli.main([*own, "strategy.n=2,3"]) == 0
@@ -224,6 +237,7 @@ def test_a_folder_of_ones_own_that_holds_another_job(capsys):
     assert files("sweep") == before
 
 
+@pytest.mark.slow
 def test_a_folder_of_ones_own_may_have_any_name():
     own = "hydra.sweep.subdir='a=1,b ${hydra.job.num} (c)'"
     assert cli.main(["run", "-q", "-m", *FAKE[:2], "strategy.n=2,3", own, HERE]) == 0
@@ -233,6 +247,7 @@ def test_a_folder_of_ones_own_may_have_any_name():
 # --- going on ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_rerun_skips_what_is_complete_finishes_what_is_partial_and_retries_what_failed(capsys, monkeypatch):
     # One at a time: how far samples are that are ended early depends on what else is running.
     assert cli.main([*GRID, "concurrency=1", "hydra.sweep.dir=whole"]) == 0
@@ -253,6 +268,7 @@ def test_a_rerun_skips_what_is_complete_finishes_what_is_partial_and_retries_wha
     assert results("sweep") == results("whole")
 
 
+@pytest.mark.slow
 def test_the_plan_says_how_far_every_job_is(capsys):
     assert cli.main([*GRID, HERE]) == 0
     (_, _, one), (_, _, two), (_, _, three), (_, _, four) = read_plan(Path("sweep"))
@@ -277,6 +293,7 @@ def test_the_plan_says_how_far_every_job_is(capsys):
     assert {one["status"] for one in summaries("sweep").values()} == {"complete"}
 
 
+@pytest.mark.slow
 def test_a_larger_sweep_goes_on_with_a_smaller_one(capsys):
     assert cli.main([*GRID, HERE]) == 0
     capsys.readouterr()
@@ -285,6 +302,7 @@ def test_a_larger_sweep_goes_on_with_a_smaller_one(capsys):
     assert len(read_plan(Path("sweep"))) == 6
 
 
+@pytest.mark.slow
 def test_a_job_whose_words_are_right_at_last_leaves_its_failure_behind(tmp_path):
     words = ["run", "-q", "-m", "--config-dir", "conf", *FAKE[:2], "strategy=mine,majority", HERE]
     (tmp_path / "conf" / "strategy").mkdir(parents=True)
@@ -305,6 +323,7 @@ def test_a_folder_that_holds_something_else_is_refused(name, capsys):
     assert [path.name for path in Path("sweep").iterdir()] == [name]
 
 
+@pytest.mark.slow
 def test_a_sweep_that_was_killed_before_it_wrote_its_plan_can_be_begun_again():
     Path("sweep").mkdir()
     Path("sweep", LOCK).write_text("")
@@ -328,6 +347,7 @@ def test_a_plan_that_cannot_be_read(capsys):
 # --- who is at work ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_two_sweeps_on_one_folder(capsys):
     with hold(Path("sweep"), "a sweep"):
         assert cli.main([*GRID, HERE]) == 2
@@ -337,6 +357,7 @@ def test_two_sweeps_on_one_folder(capsys):
     assert shown.out == ""
 
 
+@pytest.mark.slow
 def test_a_job_that_another_process_works_on_is_left_to_it(capsys):
     assert cli.main([*GRID, HERE]) == 0
     (_, _, folder), *_ = read_plan(Path("sweep"))
@@ -349,6 +370,7 @@ def test_a_job_that_another_process_works_on_is_left_to_it(capsys):
     assert files(folder) == before
 
 
+@pytest.mark.slow
 def test_a_job_that_another_process_takes_up_meanwhile(capsys, monkeypatch):
     real = job.run_config
 
@@ -410,6 +432,7 @@ def test_a_disk_that_takes_no_more():
     assert results("sweep") == results("whole")
 
 
+@pytest.mark.slow
 def test_a_corrupt_line_in_a_complete_job_is_seen_and_its_problem_run_again(capsys):
     assert cli.main([*GRID, HERE]) == 0
     before = results("sweep")
@@ -425,6 +448,7 @@ def test_a_corrupt_line_in_a_complete_job_is_seen_and_its_problem_run_again(caps
     assert results("sweep") == before
 
 
+@pytest.mark.slow
 def test_a_launcher_that_gives_up_loses_nothing(capsys, monkeypatch):
     from hydra._internal.core_plugins.basic_launcher import BasicLauncher
 
@@ -447,6 +471,7 @@ def test_a_launcher_that_gives_up_loses_nothing(capsys, monkeypatch):
 # --- ready sweeps -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_an_experiment_says_what_is_swept_over_and_the_command_line_wins(capsys):
     words = ["run", "-q", "-m", "experiment=search", "engine=fake", "limit=1"]
     assert cli.main([*words, "strategy=beam_search,rebase", "strategy.n=4", HERE]) == 0
@@ -467,6 +492,7 @@ def test_an_experiment_says_what_is_swept_over_and_the_command_line_wins(capsys)
     assert capsys.readouterr().out.startswith("2 jobs: 2 complete\n")
 
 
+@pytest.mark.slow
 def test_an_experiment_of_ones_own(tmp_path, capsys):
     file = tmp_path / "conf" / "experiment" / "mine.yaml"
     file.parent.mkdir(parents=True)
@@ -528,6 +554,7 @@ def rounded(path):
 # --- the order of jobs ------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_order_of_jobs_changes_no_number():
     """Jobs share an engine, whose prefix cache is reset in between; figures and events are the same."""
     words = ["run", "-q", "-m", "engine=fake", "limit=6", "verifier=fake", "strategy.n=4"]

@@ -32,6 +32,7 @@ def refused(words, tmp_path):
     return caught.value
 
 
+@pytest.mark.slow
 def test_a_profile_is_measured_and_a_run_goes_by_it(tmp_path, capsys):
     path = calibrated(tmp_path, *FAKE, *METER, "--problems", "4", "--rungs", "1", "2", "4")
     told = capsys.readouterr().out
@@ -53,6 +54,7 @@ def test_a_profile_is_measured_and_a_run_goes_by_it(tmp_path, capsys):
         assert run_config(compose(begun), tmp_path / strategy).status == "complete"
 
 
+@pytest.mark.slow
 def test_accuracy_is_that_of_votes_of_subsets_and_cost_that_of_each_number(tmp_path):
     path = calibrated(tmp_path, "engine=replay", "task=recorded", "--problems", "5")
     profile = read_calibration(str(path), "tokens", "profile")
@@ -136,6 +138,7 @@ def test_what_cannot_be_is_refused_before_anything_runs(words, path, message, tm
     assert message in str(error)
 
 
+@pytest.mark.slow
 def test_loads_that_nobody_would_see_are_refused(tmp_path):
     assert "add load=cpu" in str(refused(["engine=vllm", "--loads", "0", "0.5"], tmp_path))
 

@@ -26,6 +26,7 @@ def ran(folder, *words):
     return {finding.what: finding for finding in diagnose(folder)}
 
 
+@pytest.mark.slow
 def test_a_small_cache_is_named_with_what_to_raise(tmp_path):
     found = ran(tmp_path / "a", "engine.kv_gib=0.05")
     assert "sent back and read again" in found["memory"].seen
@@ -34,6 +35,7 @@ def test_a_small_cache_is_named_with_what_to_raise(tmp_path):
     assert "memory" in waits
 
 
+@pytest.mark.slow
 def test_a_verifier_that_reads_everything_again_is_told_to_keep_it(tmp_path):
     found = ran(tmp_path / "a", *PAIR)
     assert "verifier.prefix_cache=true" in found["verifier"].change
@@ -50,6 +52,7 @@ def test_empty_seats_and_wasted_work_are_named(tmp_path):
     assert "begun early and dropped" in early["speculation"].seen
 
 
+@pytest.mark.slow
 def test_a_run_that_lacks_nothing_is_told_so(tmp_path, capsys):
     run_config(compose([*SIM, "engine.seats=16"]), tmp_path / "a")
     assert diagnose(tmp_path / "a") == []
@@ -74,6 +77,7 @@ def changed(tmp_path):
     return found
 
 
+@pytest.mark.slow
 def test_prefixes_that_were_thrown_out_are_named_where_prompts_are_what_costs(changed):
     lost = {"prefix_queried_tokens": 10**6, "prefix_hit_rate": 0.2, "kv_peak": 0.97}
     found = changed(**lost)
@@ -83,17 +87,20 @@ def test_prefixes_that_were_thrown_out_are_named_where_prompts_are_what_costs(ch
         assert changed(**lost | other) == {}
 
 
+@pytest.mark.slow
 def test_seats_that_memory_keeps_empty_ask_for_memory(changed):
     assert "a higher concurrency" in changed(mean_batch=2.0, kv_peak=0.4)["batch"].change
     assert "Raise engine.kv_gib first" in changed(mean_batch=2.0, kv_peak=0.95)["batch"].change
 
 
+@pytest.mark.slow
 def test_an_idle_device_is_named(changed):
     assert "in 12% of the time" in changed(gpu_utilisation=0.12)["device"].seen
     assert "OMP_NUM_THREADS" in changed(cpu_utilisation=0.3)["device"].change
     assert changed(gpu_utilisation=0.8, cpu_utilisation=0.9) == {}
 
 
+@pytest.mark.slow
 def test_differences_are_told(tmp_path):
     run_config(compose(SIM), tmp_path / "a")
     file = tmp_path / "a" / "summary.json"

@@ -102,6 +102,7 @@ def test_the_shortest_with_an_answer_is_worth_what_it_is():
     assert tied.gain == 0.25
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=60)
 @given(
     st.lists(
@@ -192,6 +193,7 @@ def test_cells_worked_out_by_hand():
     assert found.cells[0].ci95 == (pytest.approx(0.342, abs=1e-3), 1.0)
 
 
+@pytest.mark.slow
 def test_samples_recorded_alike_are_not_odd():
     for seed in range(5):
         assert profile(graded(model(1, 9000, questions=40, seed=seed))).oddity is None
@@ -298,6 +300,7 @@ def file(tmp_path):
     return str(path)
 
 
+@pytest.mark.slow
 def test_a_block_per_model(file, capsys):
     out = run([file], capsys)
     assert out.index("a: short-horizon") < out.index("b: non-reasoning")
@@ -313,6 +316,7 @@ def test_a_block_per_model(file, capsys):
     assert "traces are short: 0.0% are over 8,192 tokens" in out
 
 
+@pytest.mark.slow
 def test_json_has_every_figure(file, capsys):
     first, second = json.loads(run([file, "--json", "--n", "4"], capsys))
     assert (first["model"], first["type"], second["type"]) == ("a", "short-horizon", "non-reasoning")
@@ -326,6 +330,7 @@ def test_json_has_every_figure(file, capsys):
     assert only["questions"] * 2 == first["questions"]
 
 
+@pytest.mark.slow
 def test_what_is_not_there_is_refused(file, tmp_path):
     with pytest.raises(ConfigError, match=r"--model: there is no model 'c'. Known: a, b"):
         profiles(file, model="c")
@@ -341,6 +346,7 @@ def test_what_is_not_there_is_refused(file, tmp_path):
         profiles(str(bare))
 
 
+@pytest.mark.slow
 def test_questions_that_were_not_graded_are_left_out_and_said(tmp_path, capsys):
     path = tmp_path / "some.jsonl"
     bare = [question(f"u{number}", [Sample("3", 5, None, "stop")], gold=None) for number in range(3)]
@@ -348,6 +354,7 @@ def test_questions_that_were_not_graded_are_left_out_and_said(tmp_path, capsys):
     assert "! 3 questions were not graded and are left out" in run([str(path)], capsys)
 
 
+@pytest.mark.slow
 def test_a_run_is_read(tmp_path, capsys):
     settings = ["engine=fake", "task.size=12", "strategy.n=6"]
     run_config(compose(["strategy=majority", *settings]), tmp_path / "all")
@@ -359,6 +366,7 @@ def test_a_run_is_read(tmp_path, capsys):
         profiles(str(tmp_path))
 
 
+@pytest.mark.slow
 def test_every_kind_of_profile_is_printed(tmp_path):
     sets = [
         model(1.5, 9000),
@@ -405,6 +413,7 @@ def test_what_two_of_the_recorded_types_rest_on_is_said(recorded):
     assert {one.without.kind for one in odd.values()} == {"short-horizon"}
 
 
+@pytest.mark.slow
 def test_a_limit_does_not_hide_that_a_model_reasons(data_file):
     file = str(data_file("traces/sampled_answers.jsonl.gz"))
     (found,) = profiles(file, model="R1", dataset="math500")

@@ -49,6 +49,7 @@ def test_nothing_is_made_up_of_nothing(write_run):
     assert (found.accuracy, found.interval, found.decoded, found.p95, found.coverage) == (None,) * 5
 
 
+@pytest.mark.slow
 @given(st.lists(st.floats(0, 1e6), min_size=1, max_size=30))
 def test_quantiles_are_those_of_numpy(tmp_path_factory, seconds):
     from ttsflow.analysis.measures import _quantile
@@ -57,6 +58,7 @@ def test_quantiles_are_those_of_numpy(tmp_path_factory, seconds):
         assert _quantile(sorted(seconds), share) == pytest.approx(float(np.quantile(seconds, share)))
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), max_size=12))
 def test_the_front_is_what_no_other_beats(points):
     kept = front(points)

@@ -45,6 +45,7 @@ def rows(file):
         return connection.execute("SELECT whole, length, top FROM samples ORDER BY id").fetchall()
 
 
+@pytest.mark.slow
 def test_it_shows_what_a_pool_holds(pool, capsys):
     found = rows(pool)
     whole = sum(row[0] for row in found)
@@ -89,6 +90,7 @@ def test_samples_are_exported_as_lines_of_json(pool, tmp_path, capsys):
     assert [file.name for file in tmp_path.iterdir() if "part" in file.name] == []
 
 
+@pytest.mark.slow
 def test_samples_are_exported_as_parquet(pool, tmp_path, capsys):
     parquet = pytest.importorskip("pyarrow.parquet")
     lines, target = tmp_path / "out.jsonl", tmp_path / "out.parquet"

@@ -41,6 +41,7 @@ def summary(folder):
     return json.loads((folder / "summary.json").read_text())
 
 
+@pytest.mark.slow
 def test_a_run_played_back_is_the_same_run(ran, tmp_path):
     first = ran("first", "strategy=majority", "strategy.n=8")
     done = record(first, tmp_path / "r.jsonl.gz")
@@ -58,6 +59,7 @@ def test_a_run_played_back_is_the_same_run(ran, tmp_path):
     assert results(replayed) == results(direct)
 
 
+@pytest.mark.slow
 def test_what_a_file_holds(ran, tmp_path):
     folder = ran(
         "run", "strategy=best_of_n", "strategy.n=3", "verifier=fake", "record=4", "sampling.max_tokens=30"
@@ -96,6 +98,7 @@ def test_the_prompt_is_known_again(tmp_path):
     ]
 
 
+@pytest.mark.slow
 def test_texts_can_be_left_out(ran, tmp_path):
     folder = ran("run", "strategy=majority", "strategy.n=4")
     record(folder, tmp_path / "with.jsonl")
@@ -139,6 +142,7 @@ def test_what_continues_a_sample_is_left_out(ran, tmp_path):
     assert known == [8] * 6
 
 
+@pytest.mark.slow
 def test_a_run_in_steps_is_refused(ran, tmp_path):
     folder = ran("run", "strategy=beam_search", "strategy.n=4", "verifier=fake", "sampling.max_step_tokens=4")
     with pytest.raises(ConfigError, match="the run made its trajectories step by step"):

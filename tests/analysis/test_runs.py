@@ -57,6 +57,7 @@ def test_a_broken_line_is_skipped_and_named(write_run, line, why):
     assert str(skipped).startswith(f"{folder / 'results.jsonl'}:3: {why}")
 
 
+@pytest.mark.slow
 @given(st.binary(max_size=200))
 def test_no_bytes_stop_the_reader(tmp_path_factory, junk):
     folder = tmp_path_factory.mktemp("junk")

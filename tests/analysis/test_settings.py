@@ -55,6 +55,7 @@ def test_a_setting_of_the_tree_alone_is_named(write_run):
     assert names(runs) == ["majority ties=first", "majority ties=last"]
 
 
+@pytest.mark.slow
 def test_differences_are_few_and_their_own(tmp_path):
     base = ["engine=fake", "limit=2", "trace=false"]
     asked = {

@@ -32,6 +32,7 @@ def rows(text):
     return {line.split()[0]: line for line in text.splitlines() if line[:1].isdigit()}
 
 
+@pytest.mark.slow
 def test_a_row_for_every_job(jobs, capsys):
     first = jobs[0] / "results.jsonl"
     first.write_text("\n".join([*first.read_text().splitlines()[:1], "{broken", '{"id": "x', ""]))
@@ -53,6 +54,7 @@ def test_a_row_for_every_job(jobs, capsys):
     assert {path: path.read_bytes() for path in Path("sweep").rglob("*") if path.is_file()} == before
 
 
+@pytest.mark.slow
 def test_who_is_at_work_and_how_fast(jobs, capsys):
     first = jobs[0] / "results.jsonl"
     first.write_text("\n".join(first.read_text().splitlines()[:3]) + "\n")

@@ -147,6 +147,7 @@ def test_a_picture_without_a_place_is_refused_before_anything_is_printed(tmp_pat
     assert message in " ".join(err.split())
 
 
+@pytest.mark.slow
 def test_a_disk_that_is_full_is_told(tmp_path):
     (tmp_path / "full.svg").symlink_to("/dev/full")
     with pytest.raises(ConfigError, match="cannot be written: No space left"):

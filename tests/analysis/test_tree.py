@@ -83,6 +83,7 @@ def test_early_ends_are_told(tmp_path, capsys):
     assert "aborted" in drawn
 
 
+@pytest.mark.slow
 def test_rollouts_and_probes_are_marked_as_thrown_away(tmp_path, capsys):
     for name, word in (("lookahead", "rollout"), ("dynasor", "probe")):
         words = [f"strategy={name}", "engine=fake", "verifier=fake", "strategy.n=4", "task.size=1"]

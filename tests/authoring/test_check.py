@@ -63,6 +63,7 @@ def test_a_file_is_checked_where_it_is(place, tmp_path, capsys):
     assert "mine  n=3 ties=first" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_file_of_another_group_is_chosen(tmp_path, capsys):
     file = tmp_path / "task" / "sums.yaml"
     file.parent.mkdir()

@@ -23,6 +23,7 @@ def home(tmp_path, monkeypatch):
 FILES = [entry.name for entry in load().entries("strategy") if entry.is_config]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", [[], ["--extend"]], ids=["copy", "extend"])
 @pytest.mark.parametrize("base", FILES)
 def test_a_new_strategy_begins_as_the_other_one(base, how):

@@ -137,6 +137,7 @@ def test_prices_are_corrected_if_that_is_wanted(correct, samples):
     assert granted(controller, left=6000.0, ahead=100) == samples
 
 
+@pytest.mark.slow
 @settings(max_examples=50)
 @given(st.floats(1, 200), st.integers(1, 60), st.sampled_from([(0.0,), (0.0, 0.5), (1.0,)]))
 def test_funds_are_never_exceeded_and_none_waits_in_vain(share, questions, loads):

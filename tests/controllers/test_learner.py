@@ -38,6 +38,7 @@ def taught(rounds=40, seed=0, learner=None, arms=tuple(ARMS)):
     return learner
 
 
+@pytest.mark.slow
 def test_posterior_means_converge_to_the_true_means_and_costs():
     wrong = []
     for rounds in (20, 1200):
@@ -55,6 +56,7 @@ def test_posterior_means_converge_to_the_true_means_and_costs():
         assert learner.costs(features) == pytest.approx(true, rel=0.03)
 
 
+@pytest.mark.slow
 def test_the_posterior_is_that_of_the_model_worked_out_in_full():
     prior, spread, cell_spread = np.array([0.0, 0.04, 0.06]), 0.05, 0.03
     effects = Effects(prior, spread, cell_spread, 1.0)
@@ -85,6 +87,7 @@ def test_the_posterior_is_that_of_the_model_worked_out_in_full():
     assert np.cov(draws.T) == pytest.approx(exact, abs=0.012)
 
 
+@pytest.mark.slow
 def test_a_new_cell_goes_by_what_was_learnt_in_others():
     learner = taught(300)
     means = learner.rewards({"task": "new"})
@@ -108,6 +111,7 @@ def test_an_arm_that_met_the_hard_cell_is_not_taken_for_a_bad_one():
     assert abs(means["a"] - means["b"]) < 0.02
 
 
+@pytest.mark.slow
 def test_arms_told_of_one_question_are_compared_on_it():
     apart, together, rng = Learner(ARMS, boldness=1.0), Learner(ARMS, boldness=1.0), random.Random(3)
     for _ in range(200):
@@ -129,6 +133,7 @@ def test_arms_told_of_one_question_are_compared_on_it():
 shares = st.floats(0, 1)
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(left=shares, less=shares, to_come=shares, seed=st.integers(0, 999), rounds=st.integers(0, 6))
 def test_less_budget_never_gives_a_dearer_arm(left, less, to_come, seed, rounds):
@@ -139,6 +144,7 @@ def test_less_budget_never_gives_a_dearer_arm(left, less, to_come, seed, rounds)
         assert costs[arms[0]] <= costs[arms[1]]
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(left=shares, questions=st.integers(1, 100), seed=st.integers(0, 999), rounds=st.integers(1, 6))
 def test_no_arm_is_picked_that_is_not_affordable_when_another_is(left, questions, seed, rounds):
@@ -150,6 +156,7 @@ def test_no_arm_is_picked_that_is_not_affordable_when_another_is(left, questions
     assert costs[arm] <= room or costs[arm] == min(costs.values())
 
 
+@pytest.mark.slow
 def test_it_degrades_and_ends_with_the_cheapest():
     learner = taught(300)
     spent = []
@@ -266,6 +273,7 @@ def test_what_is_no_state_is_refused(missing):
         Learner.from_state({**state, "arms": {"single": 1.0}})
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(order=st.permutations(list(ARMS)), seed=st.integers(0, 99), left=shares)
 def test_the_order_of_arms_does_not_matter(order, seed, left):
@@ -300,6 +308,7 @@ def test_costs_are_a_product_of_cell_and_arm():
 points = st.lists(st.tuples(st.floats(0, 1), st.floats(0.1, 10)), min_size=1, max_size=6)
 
 
+@pytest.mark.slow
 @given(points)
 def test_a_hull_is_above_every_arm(arms):
     rewards, costs = zip(*arms, strict=True)

@@ -71,6 +71,7 @@ def test_further_samples_are_granted_as_long_as_there_are_funds():
     assert controller.offer(asking(2, first=False, left=-5.0)).refused.endswith("and 0 are left")
 
 
+@pytest.mark.slow
 @settings(max_examples=50)
 @given(
     st.builds(

@@ -89,6 +89,7 @@ def test_the_reserve_is_at_the_worst_load_that_is_possible_or_was_seen():
     assert "100 are kept for 10" in usual.offer(asking(left=100, ahead=10)).refused
 
 
+@pytest.mark.slow
 @settings(max_examples=50)
 @given(st.integers(1, 8), st.booleans(), st.floats(-100, 3000), st.integers(0, 200), st.floats(0, 1))
 def test_nothing_is_granted_that_costs_more_than_is_left(samples, first, left, ahead, load):

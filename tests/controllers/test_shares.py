@@ -83,6 +83,7 @@ def key(found):
     return [(name, r.answer, r.usage.decoded, r.candidates) for name, r in sorted(found.items())]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("concurrency", [1, 4])
 def test_with_funds_for_all_it_is_beam_search(concurrency):
     words = [f"concurrency={concurrency}"]
@@ -90,6 +91,7 @@ def test_with_funds_for_all_it_is_beam_search(concurrency):
     assert key(plenty) == key(results(*words, strategy="beam_search", tokens=10**9))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("concurrency", [1, 4])
 @pytest.mark.parametrize("tokens", [150, 400, 1000, 2000])
 def test_the_budget_is_kept_and_every_question_gets_something(concurrency, tokens):
@@ -103,10 +105,12 @@ def test_the_budget_is_kept_and_every_question_gets_something(concurrency, token
         assert any("of the question's share are left" in (r.stopped or "") for r in found.values())
 
 
+@pytest.mark.slow
 def test_a_second_run_decides_the_same():
     assert key(results("concurrency=3")) == key(results("concurrency=3"))
 
 
+@pytest.mark.slow
 def test_subtrees_buy_their_rounds_too():
     stage = (
         "{price: {use: round_check, n: 2, controller: {use: shares}}, score: {use: verify}, "

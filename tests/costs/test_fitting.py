@@ -18,6 +18,7 @@ def cells(cost, rungs=RUNGS, loads=LOADS):
     return [Cell(n, u, a + b * n + c * u + d * n * u) for n in rungs for u in loads]
 
 
+@pytest.mark.slow
 @settings(max_examples=50)
 @given(st.tuples(*[st.floats(0, 100)] * 4).filter(lambda cost: cost[0] + cost[1] > 1))
 def test_a_line_is_found_exactly(cost):
@@ -67,6 +68,7 @@ def test_an_accuracy_that_falls_is_level():
     assert level == pytest.approx((0.276,) * 5, abs=0.002)
 
 
+@pytest.mark.slow
 @given(st.lists(st.floats(0, 1), min_size=5, max_size=5))
 def test_accuracies_never_fall_and_stay_shares(measured):
     found = fit_accuracy(RUNGS, measured)

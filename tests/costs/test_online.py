@@ -43,6 +43,7 @@ def test_mean_and_margin_cover_nine_of_ten_costs_through_jumps_of_the_load(block
         assert np.median(excess) < 0.4
 
 
+@pytest.mark.slow
 def test_the_first_jump_of_the_load_after_a_long_calm_is_covered_more_often_than_not():
     covered = []
     for seed in range(12):

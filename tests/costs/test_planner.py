@@ -89,6 +89,7 @@ def brute_force(sharing):
 # --- costs ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @given(
     size=st.integers(1, 600), prompt=st.integers(0, 900), path=st.integers(0, 900), step=st.integers(1, 300)
 )
@@ -99,6 +100,7 @@ def test_a_batch_decodes_in_the_time_of_the_roofline(size, prompt, path, step):
     assert seconds == pytest.approx(expected, rel=1e-9)
 
 
+@pytest.mark.slow
 @given(size=st.integers(1, 9), prompt=st.integers(0, 300), path=st.integers(0, 300), step=st.integers(1, 300))
 def test_a_batch_is_read_in_the_time_of_the_roofline(size, prompt, path, step):
     one, load = side(JUDGE, keep=False), Load(size, prompt, path, step)
@@ -135,6 +137,7 @@ def test_shared_paths_are_there_once():
     assert kv_bytes(side(LARGE), load).of(1) >= 4096 * token
 
 
+@pytest.mark.slow
 @given(st.integers(1, 5000))
 def test_even_batches_are_the_smallest_of_each_number_of_waves(n):
     batches = even_batches(n)
@@ -168,6 +171,7 @@ def test_linear_is_brute_force_on_random_cases(cases):
         assert plan(sharing).seconds == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["coarse", "golden"])
 def test_the_other_searches_are_never_better_and_mostly_equal(method):
     rng, equal, cases = random.Random(2), 0, 0
@@ -183,6 +187,7 @@ def test_the_other_searches_are_never_better_and_mostly_equal(method):
     assert equal >= 270
 
 
+@pytest.mark.slow
 @given(st.lists(st.floats(0, 1e6), min_size=1, max_size=200), st.data())
 def test_what_each_search_promises(values, data):
     count = len(values)
@@ -218,6 +223,7 @@ def planned_or_none(sharing):
         return None
 
 
+@pytest.mark.slow
 @settings(max_examples=200)
 @given(SHARINGS)
 def test_what_is_on_the_device_at_once_always_fits(sharing):
@@ -242,6 +248,7 @@ def test_what_is_on_the_device_at_once_always_fits(sharing):
     assert found.seconds <= found.compared.get("half", math.inf)
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @given(SHARINGS, st.lists(st.floats(0.2, 30), min_size=2, max_size=6))
 def test_more_memory_is_never_slower(sharing, sizes):

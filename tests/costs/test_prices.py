@@ -49,6 +49,7 @@ LINEAR = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("price", LINEAR, ids=str)
 @given(usages(), usages())
 def test_two_usages_cost_what_each_costs(price, first, second):

@@ -56,6 +56,7 @@ def test_the_covariance_is_the_inverse_of_the_information(forgetting):
     assert model.predict(phi) == (pytest.approx(phi @ model.theta), pytest.approx(sigma))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("deviation", [0.1, 1.0, 30.0])
 def test_the_noise_is_found(deviation):
     found = []

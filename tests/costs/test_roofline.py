@@ -70,6 +70,7 @@ def floor(machine, shape, bits, contexts, read):
 # --- one iteration and many -------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(
     machine=MACHINES,
@@ -87,6 +88,7 @@ def test_a_step_takes_the_larger_of_compute_and_memory_in_each_phase(machine, sh
     assert span.compute + span.memory >= 1 - 1e-12
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(
     machine=MACHINES,

@@ -88,6 +88,7 @@ def test_the_first_step_in_every_subtree_is_begun_early(each):
         assert same(plain, play(strategy, draw(number), size=6)), number
 
 
+@pytest.mark.slow
 def test_the_first_candidates_of_a_tree_search_are_scored_as_they_end():
     """Those of a subtree compete among themselves, so that all but its best are known to be beaten."""
     eager = Acceleration(speculation=Speculation(curve=False, depth=1), eager_verify=True)
@@ -143,6 +144,7 @@ def looking_ahead(*, verify, eager, name="beam_search"):
     return results, verifier
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SEARCHES)
 @pytest.mark.parametrize("eager", [False, True])
 def test_a_step_begun_early_is_scored_with_the_one_before_it(name, eager):
@@ -169,6 +171,7 @@ def test_a_step_begun_early_is_scored_with_the_one_before_it(name, eager):
     assert sum(r.usage.verifier for r in ahead.values()) >= sum(r.usage.verifier for r in plain.values())
 
 
+@pytest.mark.slow
 def test_a_step_that_could_not_be_scored_ahead_is_asked_about_again():
     class Refuses(Batches):
         """Refuses what is longer than all that ended before, the first time it is heard of."""
@@ -210,6 +213,7 @@ class ByArrival(FakeEngine):
         return self.arrivals
 
 
+@pytest.mark.slow
 def test_the_comparison_notices_an_engine_that_seeds_by_arrival():
     strategy = shipped("beam_search")
     plain = run_fake(strategy, engine=ByArrival())
@@ -217,6 +221,7 @@ def test_the_comparison_notices_an_engine_that_seeds_by_arrival():
     assert [r.text for r in plain.values()] != [r.text for r in fast.values()]
 
 
+@pytest.mark.slow
 def test_with_a_budget_nothing_is_begun_early():
     """What is dropped would spend the funds that answers depend on."""
     budget = Budget(problem={"tokens": 300})
@@ -326,6 +331,7 @@ def test_work_begun_early_never_keeps_a_verifier_from_its_turn(verifier, n):
     assert run(speculation=True, eager_verify=True, prefix_order=True) == run()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SEARCHES)
 def test_the_published_way_shares_what_siblings_begin_with_and_books_it_once(name):
     shared = Acceleration(speculation=Speculation(mode="shared", curve=False))
@@ -352,6 +358,7 @@ def test_the_published_way_has_a_fingerprint_of_its_own():
     }
 
 
+@pytest.mark.slow
 def test_the_simulator_goes_on_behind_a_part_of_a_step():
     pipeline = Pipeline(
         "beam_search",
@@ -397,6 +404,7 @@ def test_problems_that_the_budget_of_the_run_ended_are_left_out_of_the_compariso
     assert checked(None, strategy)[0].exact == {"checked": 8, "differ": [], "skipped": 0}
 
 
+@pytest.mark.slow
 def test_a_stage_that_took_a_cheaper_way_is_left_out_though_nothing_says_that_it_did():
     cheaper = {
         "use": "sequence",
@@ -461,6 +469,7 @@ def test_a_limit_in_seconds_that_only_the_plain_engine_reaches_is_no_difference(
     assert session.exact["checked"] + session.exact["skipped"] == 8
 
 
+@pytest.mark.slow
 def test_the_cache_of_a_verifier_is_switched_from_here():
     def verifier(named, **engine):
         return Pipeline(

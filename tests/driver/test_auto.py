@@ -209,6 +209,7 @@ def test_problems_in_flight_do_not_overspend_together(concurrency, tools):
 # --- order and chance ----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("concurrency", [1, 3])
 @pytest.mark.parametrize("budget", [None, tokens(1500)], ids=["none", "tokens"])
 def test_a_second_run_decides_the_same(budget, concurrency):
@@ -384,6 +385,7 @@ def test_a_problem_that_never_asks_waits_no_longer():
     assert {entry[1].left for entry in chooser.log if entry[0] == "choose"} == {None}
 
 
+@pytest.mark.slow
 def test_an_arm_may_have_a_controller_of_its_own():
     climb = Ladder(controller=Online(prices=Prices(prior=(0.0, 20.0, 0.0, 0.0))))
     arms = {"climb": Sequence({"climb": climb, "vote": Aggregate()}), "one": majority(1)}
@@ -427,6 +429,7 @@ def ran(mapping, some=slice(None)):
     return arms_of(heard), learnt
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cut", [1, 5, 11])
 def test_a_run_that_goes_on_decides_as_if_it_had_not_been_interrupted(cut, tmp_path):
     whole, learnt = ran(config())
@@ -439,6 +442,7 @@ def test_a_run_that_goes_on_decides_as_if_it_had_not_been_interrupted(cut, tmp_p
     assert rest["learner"]["costs"] == learnt["learner"]["costs"]
 
 
+@pytest.mark.slow
 def test_a_run_writes_what_it_has_learnt_and_another_begins_with_it(tmp_path):
     run_config(config(), tmp_path / "first")
     file = tmp_path / "first" / "learnt.json"
@@ -499,6 +503,7 @@ def test_what_needs_a_verifier_is_refused_without_one(auto, path):
     assemble(config(auto, verifier={"use": "fake"}))
 
 
+@pytest.mark.slow
 def test_to_learn_from_right_answers_some_must_be_known(tmp_path):
     setup = assemble(config({"reward": "correct"}))
     asked = setup.task.problems()

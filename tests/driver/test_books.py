@@ -35,6 +35,7 @@ def test_first_finish_counts_every_trace_up_to_the_cut(k, tools):
         assert result.usage.output + result.usage.aborted == result.usage.decoded
 
 
+@pytest.mark.slow
 def test_with_few_seats_first_finish_decodes_more_but_has_the_same_voters_and_serial_tokens(tools):
     runs = {
         seats: run_fake(
@@ -49,6 +50,7 @@ def test_with_few_seats_first_finish_decodes_more_but_has_the_same_voters_and_se
             assert result.usage.decoded >= runs[64][name].usage.decoded
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("n", "k"), [(3, 1), (16, 4)])
 def test_the_recorded_reason_names_the_final_cut_for_any_number_of_seats(n, k, tools):
     problems = FakeTask(size=40).problems()
@@ -129,6 +131,7 @@ def test_serial_tokens_of_branches_are_those_of_the_slowest(tools):
         assert result.usage.serial == max(new[root] for root in roots) + max(below) + new[last]
 
 
+@pytest.mark.slow
 def test_a_straggler_does_not_delay_another_problem(tools):
     strategy = tools.trees.beam()
     alone = run_fake(strategy, engine=FakeEngine(capacity=4096), concurrency=1)

@@ -193,6 +193,7 @@ def test_what_a_failed_problem_waited_for_is_cancelled_with_the_verifier(tools):
     assert results[BAD].reason == "RuntimeError: late"
 
 
+@pytest.mark.slow
 def test_a_stage_that_never_waits_fails_its_problem(tools):
     def endless(state):
         while True:

@@ -131,6 +131,7 @@ def test_a_cheaper_branch_runs_when_funds_are_low():
         assert {result.stopped for result in results.values()} == {None}
 
 
+@pytest.mark.slow
 def test_without_a_budget_a_budget_check_changes_nothing(tools):
     plain = run_fake(tools.trees.beam())
     checked = run_fake(tools.trees.beam(funds=BudgetCheck(reserve=0.5, samples=99)))
@@ -149,6 +150,7 @@ def careful(samples):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("samples", [1, 4])
 @pytest.mark.parametrize("seats", [8, 11, 64])
 @pytest.mark.parametrize("unit", ["tokens", "requests"])

@@ -85,6 +85,7 @@ def spent(results):
     return sum(result.usage.decoded for result in results.values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("concurrency", [1, 8])
 @pytest.mark.parametrize("gain", ["best_rate", "one_rung", "planned"])
 def test_every_price_is_settled_with_what_was_really_spent(gain, concurrency):
@@ -196,6 +197,7 @@ def test_funds_are_exceeded_by_one_step_at_most(limit, part, concurrency):
     assert spent(results) < limit + 64
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", [Online(), Reserve()], ids=["online", "reserve"])
 @pytest.mark.parametrize("concurrency", [1, 8])
 def test_problems_in_flight_do_not_overspend_together(part, concurrency, tools):
@@ -270,6 +272,7 @@ def test_a_question_whose_first_sample_is_refused_is_deferred_with_the_reason(to
             assert result.correct is False
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("concurrency", [1, 8])
 def test_with_retry_a_deferred_question_is_asked_once_more_and_once_only(concurrency, tools):
     for retry in (False, True):
@@ -332,6 +335,7 @@ def test_deferred_questions_are_counted_in_the_summary():
     assert run.summary.stopped
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", [Online(), Reserve()], ids=["online", "reserve"])
 def test_a_second_run_decides_the_same(part):
     strategy = climbing(part, gain="planned")
@@ -398,6 +402,7 @@ def test_branches_of_a_question_are_observed_together_once_all_have_ended(tools)
         assert cost == 10 * samples
 
 
+@pytest.mark.slow
 def test_a_first_measurement_of_nothing_but_failures_breaks_nothing():
     class Task(FakeTask):
         def answer(self, text, problem):
@@ -411,6 +416,7 @@ def test_a_first_measurement_of_nothing_but_failures_breaks_nothing():
         assert {result.outcome for name, result in results.items() if name != "fake-0"} == {"answered"}
 
 
+@pytest.mark.slow
 def test_samples_that_cost_nothing_leave_the_price_unknown():
     class Silent(FakeEngine):
         """Ends every sample of the first question without a token."""
@@ -426,6 +432,7 @@ def test_samples_that_cost_nothing_leave_the_price_unknown():
         assert {result.outcome for name, result in results.items() if name != "fake-0"} == {"answered"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unit", ["seconds", "tokens"])
 def test_a_clock_that_goes_back_breaks_nothing(unit):
     class Back(FakeEngine):
@@ -534,6 +541,7 @@ def test_queries_are_told_in_the_order_in_which_they_began(tools):
         assert [cost for _, _, cost in of(heard, "observe")] == lengths
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", [Cold, Heard])
 def test_further_samples_wait_for_the_first_questions(part):
     """Also where there is a price: it is of other questions."""
@@ -550,6 +558,7 @@ def test_further_samples_wait_for_the_first_questions(part):
     assert firsts.count(True) == 12, "all that fit have begun, and nobody else"
 
 
+@pytest.mark.slow
 def test_of_larger_first_queries_no_more_begin_than_have_to_be_known():
     heard = Heard(price=1.0)
     strategy = Sequence({"draw": Allocate(heard, n=3, rungs=(3,)), "vote": Aggregate()})
@@ -559,6 +568,7 @@ def test_of_larger_first_queries_no_more_begin_than_have_to_be_known():
     assert {result.usage.requests for result in results.values()} == {3}
 
 
+@pytest.mark.slow
 def test_a_question_that_breaks_holds_up_nobody():
     class Broken(FakeTask):
         def answer(self, text, problem):

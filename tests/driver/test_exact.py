@@ -20,6 +20,7 @@ SCHEDULES = [
 NAMES = ["majority", "ffs", "ffs_refill", "self_consistency", "best_of_n", "weighted", "beam", "subtrees"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_the_schedule_changes_no_result_and_every_token_is_booked(name, tools):
     strategy = getattr(tools.trees, name)()

@@ -73,6 +73,7 @@ def test_the_budget_is_exceeded_by_one_step_at_most(name, concurrency, limit, to
         assert any("in place of the strategy" in (result.stopped or "") for result in results.values())
 
 
+@pytest.mark.slow
 def test_fewer_are_deferred_than_without(tools):
     def deferred(funds):
         results = run_fake(tools.trees.majority(8), FakeTask(size=30).problems(), budget=funds, concurrency=2)
@@ -139,6 +140,7 @@ def test_it_looks_at_every_unit_that_the_run_has(tools):
     assert [result.usage.requests for result in results.values()] == [4, 4, 1, 1, 1, 1, 1, 1]
 
 
+@pytest.mark.slow
 def test_a_controller_goes_on_with_the_others(tools):
     strategy = Sequence({"climb": Ladder(controller=Reserve()), "vote": Aggregate()})
     results = run_fake(strategy, FakeTask(size=12).problems(), budget=budget(600, 0.5), concurrency=2)
@@ -148,6 +150,7 @@ def test_a_controller_goes_on_with_the_others(tools):
     assert all(result.usage.requests == 1 for result in single)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("strategy", "limit"), [("majority", 900), ("beam_search", 900), ("atest_online", 900), ("dynasor", 150)]
 )

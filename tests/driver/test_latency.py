@@ -109,6 +109,7 @@ def test_questions_end_in_time_at_the_pace_of_the_run(concurrency, tools):
     assert results["fake-11"].usage.requests == 4
 
 
+@pytest.mark.slow
 def test_on_a_busy_engine_fewer_rungs_are_in_time(tools):
     def drawn(concurrency):
         results = run_fake(
@@ -123,6 +124,7 @@ def test_on_a_busy_engine_fewer_rungs_are_in_time(tools):
     assert drawn(12) < drawn(1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", [Online(), Reserve()], ids=["online", "reserve"])
 @pytest.mark.parametrize("unit", ["tokens", "requests", "seconds"])
 def test_it_works_beside_a_budget_in_any_unit(part, unit, tools):

@@ -196,6 +196,7 @@ def test_adaptive_consistency_draws_until_the_lead_is_settled(tools):
         assert (result.stopped is None) == (drawn[name] == 20) or result.stopped.startswith("beta: ")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [20, 11])
 def test_early_stopping_takes_the_answer_of_the_window_that_agrees(n, tools):
     task, sampling = FewAnswers(size=60), Sampling(max_tokens=20)

@@ -39,6 +39,7 @@ def answers(results):
     return {name: (result.answer, result.text) for name, result in results.items()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SEARCHES)
 def test_seats_order_and_concurrency_change_nothing(name):
     strategy = shipped(name, "strategy.n=8")

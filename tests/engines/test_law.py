@@ -73,6 +73,7 @@ def near(values, expected):
 # --- the law ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("least", "end"), [(4, 0.25), (0, 0.5), (2, 1.0)])
 def test_the_number_of_steps_is_geometric_behind_the_least(least, end):
     play = law(least=least, end=end, median=1, sigma=0)
@@ -87,6 +88,7 @@ def test_the_number_of_steps_is_geometric_behind_the_least(least, end):
     near([(number - least) ** 2 for number in steps], (2 - end) / end**2)
 
 
+@pytest.mark.slow
 def test_the_tokens_of_a_step_are_log_normal():
     play = law(median=500, sigma=0.5, longest=100_000)
     logs = [math.log(len(play(seed=seed, stop=("\n\n", "Answer"))[0]) / 500) for seed in range(1500)]
@@ -102,6 +104,7 @@ def test_a_step_has_one_token_at_least_and_the_longest_at_most():
     assert sizes[7] > 50
 
 
+@pytest.mark.slow
 def test_steps_are_right_with_the_chance_of_their_problem():
     play = law(right=0.7, spread=0.0, least=2, end=1.0, median=1, sigma=0)
     texts = [play(seed=seed)[1].split("\n\n") for seed in range(1500)]
@@ -154,6 +157,7 @@ def test_order_and_reset_change_nothing():
     assert len({text for _, text, _, _ in first}) == 20
 
 
+@pytest.mark.slow
 @settings(max_examples=100)
 @given(seed=st.integers(0, 10**9), most=st.integers(1, 60), cuts=st.lists(st.integers(1, 6), max_size=5))
 def test_a_step_that_is_cut_and_continued_is_the_step_that_was_not_cut(seed, most, cuts):
@@ -207,6 +211,7 @@ def test_no_room_decodes_nothing():
     assert (play.length, play.last) == (0, None)
 
 
+@pytest.mark.slow
 def test_step_by_step_is_the_same_law():
     play = law(least=2, end=0.5, median=4, sigma=0.5, right=0.7, spread=0.0)
     totals, steps, right = [], [], []
@@ -300,6 +305,7 @@ def test_a_law_without_sense_is_refused(settings, path):
 # --- token ids --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @given(text=st.text(max_size=60), count=st.integers(1, 80) | st.none())
 def test_a_prompt_survives_a_round_trip(text, count):
     known = Segments()
@@ -314,6 +320,7 @@ def test_a_prompt_survives_a_round_trip(text, count):
         assert abs(len(tokens) - len(text) / 4) <= 1
 
 
+@pytest.mark.slow
 @given(same=st.text(min_size=8, max_size=30), ends=st.lists(st.text(max_size=9), min_size=2, max_size=2))
 def test_prompts_that_begin_alike_have_ids_that_begin_alike(same, ends):
     known = Segments()
@@ -345,6 +352,7 @@ def test_seeds_whose_pieces_would_be_one_get_two(monkeypatch):
     assert known.decode(first.tokens(0, 3) + second.tokens(0, 3)) == "text 1text 2"
 
 
+@pytest.mark.slow
 @given(
     sizes=st.lists(st.integers(1, 6), min_size=1, max_size=5),
     cuts=st.lists(st.integers(0, 30), max_size=4),
@@ -394,6 +402,7 @@ def played(tmp_path, *words, run="made", to="played"):
     return made(tmp_path / to, *simulated[1:], "task=arithmetic", "limit=4", *words, engine="sim")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words",
     [
@@ -436,6 +445,7 @@ def test_what_a_search_ended_early_is_stood_in_for_and_the_rest_is_as_it_was(tmp
     assert aborted > 4
 
 
+@pytest.mark.slow
 def test_of_a_larger_n_the_rest_is_drawn_from_the_same_problem(tmp_path):
     made(tmp_path / "made", "strategy=majority", "strategy.n=3")
     played(tmp_path, "strategy=majority", "strategy.n=12")
@@ -642,6 +652,7 @@ def test_a_broken_line_is_named(tmp_path, line, message):
         assert "trace.jsonl:2" in str(caught.value)
 
 
+@pytest.mark.slow
 def test_a_folder_without_a_trace_is_refused(tmp_path):
     made(tmp_path / "made", "strategy=single", "trace=false")
     for folder, message in (
@@ -683,6 +694,7 @@ def test_a_folder_of_runs_names_them(tmp_path):
         Traced(str(tmp_path)).check()
 
 
+@pytest.mark.slow
 def test_a_problem_that_was_not_asked_ends_the_run_with_the_reason(tmp_path):
     made(tmp_path / "made", "strategy=single")
     words = [f"engine.paths={{use: trace, run: '{tmp_path / 'made'}'}}", "engine.model=smollm2-135m"]
@@ -713,6 +725,7 @@ def test_paths_are_parts():
     assert isinstance(Traced("somewhere"), PathsPart)
 
 
+@pytest.mark.slow
 def test_a_law_of_a_run_may_be_played_back_as_well(tmp_path):
     """The simulator on its own trace: the same texts, now as pieces that are known."""
     words = [

@@ -395,6 +395,7 @@ def heard_of(engine, asked, leap=None):
     raise AssertionError("it does not end")
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(rounds=ROUNDS, leap=st.booleans())
 def test_any_requests_hear_what_they_would_without_a_pool(tmp_path_factory, rounds, leap):
@@ -469,6 +470,7 @@ def test_all_strategies_come_from_one_pool_with_the_books_of_their_twins(store, 
     assert tokens["pool"] < tokens["plain"] * 0.7
 
 
+@pytest.mark.slow
 def test_a_run_again_decodes_nothing(store):
     for _ in range(2):
         inner = FakeEngine()

@@ -36,6 +36,7 @@ TREES = st.lists(
 )
 
 
+@pytest.mark.slow
 @given(TREES)
 def test_a_walk_of_the_tree_is_the_best_order_there_is(paths):
     """With room for one sequence: in either direction, and no order of all is cheaper."""
@@ -52,6 +53,7 @@ def test_the_direction_alternates_with_the_depth():
     assert children[0][:1] == roots[-1]
 
 
+@pytest.mark.slow
 @given(TREES, st.integers(3, 12))
 def test_more_room_replaces_no_more(paths, room):
     assert replaced(paths, room + 1) <= replaced(paths, room) <= switches(paths)

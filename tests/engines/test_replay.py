@@ -379,6 +379,7 @@ SAMPLES = st.lists(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(data=st.lists(SAMPLES, min_size=1, max_size=3), k=st.integers(1, 4), seats=st.integers(1, 6))
 def test_first_finish_search_is_its_definition_on_tokens(tmp_path_factory, data, k, seats):
@@ -499,6 +500,7 @@ def test_the_engine_brings_its_sampling_and_ones_own_wins(chosen, name, most):
     assert (mapping["choices"]["sampling"], mapping["sampling"]["max_tokens"]) == (name, most)
 
 
+@pytest.mark.slow
 def test_the_published_table_of_first_finish_search(data_file):
     file = str(data_file("traces/sampled_answers.jsonl.gz"))
     # R1 on AIME 2024 as printed: accuracy, mean of all decoded tokens, mean serial tokens.

@@ -61,6 +61,7 @@ def refused(call, *args):
 FLOATS = st.floats(allow_nan=False)
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.dictionaries(st.integers(0, 2**31 - 1), FLOATS, max_size=4), max_size=5), st.integers(1, 5)
 )
@@ -145,6 +146,7 @@ def test_settings_that_change_no_text_are_left_out(monkeypatch, tmp_path):
     assert texts_of(plain).name == str(tmp_path)
 
 
+@pytest.mark.slow
 def test_the_revision_of_a_model_from_the_hub_counts(monkeypatch):
     pytest.importorskip("huggingface_hub")
     monkeypatch.setattr("ttsflow.engines.vllm_texts._device", lambda: ["cpu"])

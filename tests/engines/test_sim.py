@@ -478,6 +478,7 @@ class Played:
         return counts, [(one.asked.id, one.cached, one.tokens) for one in self.log]
 
 
+@pytest.mark.slow
 @settings(max_examples=80)
 @given(engine=ENGINES, plan=st.lists(REQUESTS, min_size=1, max_size=14), leap=st.none() | st.integers(1, 9))
 def test_nothing_is_lost_nothing_hangs_and_nothing_is_faster_than_the_floor(engine, plan, leap):
@@ -494,6 +495,7 @@ def test_nothing_is_lost_nothing_hangs_and_nothing_is_faster_than_the_floor(engi
     assert [one.seconds for one in again.log] == [one.seconds for one in played.log]
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(engine=ENGINES, plan=st.lists(REQUESTS, min_size=1, max_size=10), leap=st.none() | st.integers(2, 9))
 def test_a_leap_takes_as_long_as_its_iterations_one_by_one(engine, plan, leap):
@@ -685,6 +687,7 @@ def test_many_short_and_a_long_candidate_take_as_long_in_either_order(generated)
     assert clocks[0] == pytest.approx(clocks[1], rel=0.01)
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(
     sizes=st.lists(st.integers(1, 3000), min_size=1, max_size=12),
@@ -889,6 +892,7 @@ def test_seats_memory_and_machine_change_no_answer(name):
     assert evicted > 0
 
 
+@pytest.mark.slow
 def test_a_search_takes_the_same_seconds_every_time_and_more_with_a_verifier():
     runs = [
         results("beam_search", STRATEGIES["beam_search"], TIGHT, {"model": model}, 3)
@@ -1056,6 +1060,7 @@ def test_what_does_not_go_together_is_refused_before_anything_runs(words, path, 
     assert message in text
 
 
+@pytest.mark.slow
 def test_recorded_paths_are_held_to_what_is_recorded(tmp_path):
     words = ["engine=sim", "engine.paths={use: recorded}", "task=recorded", "sampling=recorded"]
     words += ["engine.context=40000"]
@@ -1109,6 +1114,7 @@ def test_recorded_scores_are_read_where_the_engine_plays_recorded_paths(tmp_path
     assert (summary.status, summary.accuracy) == ("complete", 1.0)
 
 
+@pytest.mark.slow
 def test_scores_of_another_file_than_the_engine_plays_are_refused(tmp_path):
     """Regression: those that a simulated verifier takes from another one were looked up in the wrong file."""
     samples = [{"pred": str(n), "tokens": 9, "score": n / 4} for n in range(4)]

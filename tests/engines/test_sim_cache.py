@@ -164,6 +164,7 @@ ACTIONS = st.lists(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @given(capacity=st.integers(4, 30), block=st.integers(1, 6), actions=ACTIONS)
 def test_it_counts_what_a_cache_of_single_blocks_holds(capacity, block, actions):
@@ -392,6 +393,7 @@ TREES = st.lists(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=80)
 @given(blocks=st.integers(30, 60), block=st.integers(1, 8), tree=TREES, chunked=st.booleans())
 def test_one_request_after_the_other_hits_what_single_blocks_would(blocks, block, tree, chunked):

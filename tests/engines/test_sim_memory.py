@@ -94,6 +94,7 @@ def test_a_sequence_of_the_whole_context_always_fits():
     assert engine.batch.limits.seats == 256
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(st.lists(st.tuples(st.integers(1, 80), st.integers(1, 6), st.integers(1, 30)), max_size=8))
 def test_whatever_the_sizes_every_request_ends_once(changes):

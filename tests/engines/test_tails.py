@@ -1,5 +1,6 @@
 """The book of partly filled blocks: nothing is found that was not kept, and the longest of what was."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -43,6 +44,7 @@ def test_without_places_nothing_is_kept():
 TAILS = st.lists(st.integers(0, 2), max_size=5).map(tuple)
 
 
+@pytest.mark.slow
 @given(st.integers(1, 4), st.lists(st.tuples(st.booleans(), st.sampled_from("pq"), TAILS), max_size=40))
 def test_a_place_holds_what_was_kept_there_last(places, steps):
     """The memory behind the book, written as the book says, always begins as what is looked for."""

@@ -98,6 +98,7 @@ def _installed(monkeypatch):
     monkeypatch.setattr(vllm_check, "_processors", tuple)
 
 
+@pytest.mark.slow
 def test_an_engine_tells_what_its_scheduler_did_until_it_is_reset():
     engine = VLLMEngine(VLLM("org/name", seats=4), core(Scheduler(*PLANS)))
     for _ in range(2):

@@ -73,6 +73,7 @@ counters = st.lists(
 )
 
 
+@pytest.mark.slow
 @given(counters, st.floats(0, 10))
 def test_always_a_share_whatever_clock_and_counters_do(steps, smooth):
     machine = Machine(smooth)
@@ -134,6 +135,7 @@ def test_this_machine_tells():
 BURN = "import time\nwhile time.process_time() < 0.3: pass\n"
 
 
+@pytest.mark.slow
 def test_the_family_are_children_and_theirs_but_no_strangers(monkeypatch):
     code = f"import subprocess, sys\nsubprocess.run([sys.executable, '-c', {'print(1); input()'!r}])"
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}

@@ -22,18 +22,21 @@ def told(forecast, seen):
     return forecast
 
 
+@pytest.mark.slow
 @given(quantiles, st.floats(1, 1000), lists, st.lists(values, min_size=1, max_size=8))
 def test_within_what_was_seen_and_given(quantile, window, seen, prior):
     ahead = told(Forecast(quantile, window, prior), seen).ahead()
     assert ahead in {*seen, *prior}
 
 
+@pytest.mark.slow
 @given(st.lists(quantiles, min_size=2, max_size=6), lists)
 def test_no_lower_for_a_higher_quantile(asked, seen):
     ahead = [told(Forecast(quantile), seen).ahead() for quantile in sorted(asked)]
     assert ahead == sorted(ahead)
 
 
+@pytest.mark.slow
 @given(quantiles, st.floats(1, 30), lists, lists, st.lists(values, min_size=1, max_size=3))
 def test_state_goes_through_json_and_back(quantile, window, seen, more, prior):
     one = told(Forecast(quantile, window, prior), seen)
@@ -95,6 +98,7 @@ def test_bad_values_and_states_are_refused():
             Forecast.from_state(state)
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(st.floats(), st.floats()), max_size=20), st.floats(0, 10))
 def test_what_is_smoothed_stays_a_share_whatever_comes(stretches, constant):
     smooth = Smooth(constant)

@@ -45,6 +45,7 @@ def gone(process, within):
     return False
 
 
+@pytest.mark.slow
 def test_it_reaches_a_level_says_so_and_ends_at_once():
     with Injector(0.0, threads=1) as load:
         (worker,) = workers()
@@ -146,6 +147,7 @@ def fake(monkeypatch, tmp_path, source):
     monkeypatch.setattr(module, "_BURN", file)
 
 
+@pytest.mark.slow
 def test_a_worker_that_does_not_end_is_killed(monkeypatch, tmp_path):
     stubborn = "print('ready', flush=True)\ninput()\nprint('0 1', flush=True)\nimport time\ntime.sleep(60)"
     fake(monkeypatch, tmp_path, stubborn)

@@ -125,6 +125,7 @@ def test_bad_settings_are_refused(settings, place):
     assert caught.value.path == place
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.floats(0, 1), min_size=1, max_size=6),
     st.floats(0.001, 1e6),

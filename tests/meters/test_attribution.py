@@ -139,6 +139,7 @@ EVENTS = st.lists(
 )
 
 
+@pytest.mark.slow
 @given(EVENTS, st.sampled_from(["token_share", "occupancy"]), st.sampled_from([0.0, 0.3]))
 def test_all_that_was_metered_is_somebodys(events, how, window):
     """Keys and idle add up to the meter under any schedule, with wraps, resets and clocks that go back."""
@@ -173,6 +174,7 @@ def test_all_that_was_metered_is_somebodys(events, how, window):
     assert shared.total == pytest.approx(counter.joules, rel=1e-12, abs=1e-12)
 
 
+@pytest.mark.slow
 @given(st.lists(st.floats(0, 1e300), min_size=1, max_size=8))
 def test_any_number_of_tokens_is_shared(tokens):
     shared = Attribution()

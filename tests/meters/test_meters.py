@@ -26,6 +26,7 @@ NAN = float("nan")
 # --- counters -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @given(st.lists(st.integers(0, 499), max_size=30), st.integers(0, 999))
 def test_a_counter_that_wraps_loses_nothing(gains, first):
     counter, true = Counter(2.0, 1000), first
@@ -36,6 +37,7 @@ def test_a_counter_that_wraps_loses_nothing(gains, first):
     assert counter.joules == 2 * (true - first)
 
 
+@pytest.mark.slow
 @given(st.lists(st.floats(allow_nan=True, allow_infinity=True)), st.none() | st.floats(1, 1e9))
 def test_a_counter_never_goes_back(values, span):
     counter, before = Counter(1e-3, span), 0.0

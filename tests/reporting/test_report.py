@@ -77,6 +77,7 @@ def page(sweep, tmp_path_factory):
     return target.read_text("utf-8")
 
 
+@pytest.mark.slow
 def test_the_page_has_all_parts(page):
     outline = Outline(page)
     text = outline.text
@@ -134,6 +135,7 @@ def test_every_picture_is_xml(page):
         assert ET.fromstring(picture).get("viewBox")
 
 
+@pytest.mark.slow
 def test_what_a_model_has_written_is_text(write_run, tmp_path):
     rows = {
         EVIL: {"answer": EVIL, "gold": EVIL, "correct": True, "text": EVIL, "stopped": EVIL, "reason": EVIL}
@@ -164,6 +166,7 @@ def test_what_a_model_has_written_is_text(write_run, tmp_path):
         ET.fromstring(picture)
 
 
+@pytest.mark.slow
 def test_half_a_character_breaks_nothing(write_run, tmp_path):
     broken = "half \ud800"
     folder = write_run("run", {broken: {"answer": broken, "correct": True}}, summary={"strategy": broken})
@@ -182,6 +185,7 @@ def test_a_long_list_of_failed_jobs_is_cut(write_run, tmp_path, monkeypatch):
     assert "and 3 more." in text
 
 
+@pytest.mark.slow
 def test_what_is_skipped_is_counted_and_named(write_run, tmp_path, capsys):
     folder = write_run("run", {"a": True, "b": False})
     with (folder / "results.jsonl").open("a") as file:
@@ -194,12 +198,14 @@ def test_what_is_skipped_is_counted_and_named(write_run, tmp_path, capsys):
     assert f"{folder / 'results.jsonl'}:3 is no record of JSON" in text
 
 
+@pytest.mark.slow
 def test_a_high_rate_of_cut_candidates_is_marked(write_run, tmp_path):
     for name, cut in (("good", 0), ("bad", 1)):
         report([write_run(name, {"a": {"correct": True, "truncated": cut}})], tmp_path / "page.html")
         assert ("above 5 %: the token limit" in (tmp_path / "page.html").read_text()) is bool(cut)
 
 
+@pytest.mark.slow
 def test_joules_have_a_picture_where_they_are_known(write_run, tmp_path):
     rows = {name: {"correct": True, "usage": {"joules": 3.0}} for name in "ab"}
     report([write_run("run", rows)], tmp_path / "page.html")
@@ -218,6 +224,7 @@ def test_a_page_without_an_accuracy_says_so(write_run, tmp_path, rows):
 # --- the command ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_command_writes_page_and_pictures(sweep, tmp_path, capsys):
     page = tmp_path / "mine.html"
     assert cli.main(["report", str(sweep), "-o", str(page), "--png", "--svg"]) == 0
@@ -231,6 +238,7 @@ def test_the_command_writes_page_and_pictures(sweep, tmp_path, capsys):
     assert "beam_search" in "".join(ET.fromstring((tmp_path / "mine.svg").read_text()).itertext())
 
 
+@pytest.mark.slow
 def test_the_page_stands_in_the_first_folder_unless_named(write_run, tmp_path):
     folder = write_run("run", {"a": True})
     for _ in range(2):
@@ -269,6 +277,7 @@ def test_without_the_extra_it_is_named(write_run, monkeypatch, capsys, package):
     assert "pip install 'ttsflow[report]'" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_page_that_cannot_be_written_is_told(write_run, tmp_path, monkeypatch):
     folder = write_run("run", {"a": True})
 

@@ -1,11 +1,14 @@
 """Timelines of a page: those of the best runs, few, and a broken one is told."""
 
+import pytest
+
 from ttsflow.analysis.runs import read_run
 from ttsflow.reporting.panels import panels
 from ttsflow.reporting.timelines import timelines
 from ttsflow.timeline import FILE, Moment, write_timeline
 
 
+@pytest.mark.slow
 def test_the_best_run_of_each_strategy_is_drawn(write_run):
     runs = []
     for strategy, n, right in (("ffs", 2, True), ("ffs", 4, False), ("lfs", 2, True)):

@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from ttsflow.analysis.runs import read_run
 from ttsflow.analysis.tree import grow
 from ttsflow.config import compose
@@ -67,6 +69,7 @@ def search(folder, **more):
     return panels([read_run(folder / name) for name in ("beam", "plain")])
 
 
+@pytest.mark.slow
 def test_searches_are_told_from_samples_and_their_trees_are_shown(tmp_path):
     found = search(tmp_path)
     assert is_search(tmp_path / "beam" / "trace.jsonl")
@@ -88,6 +91,7 @@ def test_searches_are_told_from_samples_and_their_trees_are_shown(tmp_path):
         assert one.picture.count("aria-label") >= len(one.tree.nodes)
 
 
+@pytest.mark.slow
 def test_a_picture_has_a_line_for_every_leaf(tmp_path):
     search(tmp_path)
     events = problem_events(tmp_path / "beam" / "trace.jsonl", ["simulated-0-1"])

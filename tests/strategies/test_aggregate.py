@@ -106,6 +106,7 @@ def test_sums_that_differ_in_the_last_bit_are_a_tie(kit):
     assert vote(kit, *pool, how="weighted") == "A"
 
 
+@pytest.mark.slow
 @quick
 @given(
     st.lists(

@@ -11,6 +11,7 @@ from ttsflow.strategies.branch import Branch, largest_remainder, rebase
 SCORES = st.lists(st.floats(0, 1), min_size=1, max_size=12)
 
 
+@pytest.mark.slow
 @given(SCORES, st.integers(1, 40), st.floats(0.01, 10))
 def test_rebase_shares_out_the_whole_width(scores, width, temperature):
     counts = rebase(scores, width, temperature)
@@ -20,6 +21,7 @@ def test_rebase_shares_out_the_whole_width(scores, width, temperature):
     assert counts[scores.index(max(scores))] >= 1
 
 
+@pytest.mark.slow
 @given(SCORES, st.integers(1, 40))
 def test_the_largest_remainder_is_within_one_of_the_exact_share(scores, width):
     counts = largest_remainder(scores, width)
@@ -29,6 +31,7 @@ def test_the_largest_remainder_is_within_one_of_the_exact_share(scores, width):
         assert abs(count - width * weight / math.fsum(weights)) <= 1 + 1e-9
 
 
+@pytest.mark.slow
 @given(st.integers(1, 12), st.integers(1, 40), st.floats(0, 1))
 def test_equal_scores_share_alike_in_both(count, width, score):
     hot = rebase([score] * count, width, 1e9)

@@ -96,6 +96,7 @@ def test_settings_that_make_no_sense(part, changes, field):
     assert caught.value.path == field
 
 
+@pytest.mark.slow
 @quick
 @given(st.lists(st.floats(0, 20), min_size=1, max_size=30), st.floats(0, 1))
 def test_quantiles_are_those_of_numpy(values, share):
@@ -169,6 +170,7 @@ def watched(kit, watch, warmup, rest):
     return [(len(t.tokens), bool(t.candidate.answer)) for t in traces], reasons
 
 
+@pytest.mark.slow
 @quick
 @given(
     st.integers(0, 10**6),

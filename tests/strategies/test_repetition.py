@@ -46,6 +46,7 @@ def texts(draw):
     return tokens
 
 
+@pytest.mark.slow
 @settings(max_examples=500)
 @given(watches(), texts())
 @example(Repetition(4, 8, 2, 1), [1] * 8)
@@ -85,6 +86,7 @@ def play(watch, texts, portions, leap=False):
                 traces[i].candidate = "ended"
 
 
+@pytest.mark.slow
 @given(watches(), st.lists(texts(), min_size=1, max_size=4), st.integers(1, 7))
 def test_only_loops_are_ended_and_every_one_at_the_next_look(watch, texts, portion):
     ends, _ = play(watch, texts, lambda: portion)
@@ -99,6 +101,7 @@ def test_only_loops_are_ended_and_every_one_at_the_next_look(watch, texts, porti
         assert end == next((length for length in looks if loops(tokens[:length], watch)), None)
 
 
+@pytest.mark.slow
 @given(watches(), texts())
 def test_a_loop_that_goes_on_is_ended_within_a_stride(watch, start):
     unit = [7] * watch.longest
@@ -111,6 +114,7 @@ def test_a_loop_that_goes_on_is_ended_within_a_stride(watch, start):
     assert end <= max(n for n in range(len(tokens) + 1) if loops(tokens[:n], watch))
 
 
+@pytest.mark.slow
 @given(st.lists(texts(), min_size=1, max_size=4), st.integers(1, 40))
 def test_in_virtual_time_the_same_is_ended_with_few_looks(texts, least):
     watch = Repetition(1, 20, 3, least)
@@ -144,6 +148,7 @@ def test_the_reason_names_the_period():
     assert observe(traces, [1]).reason == "a loop: the same 2 tokens again and again"
 
 
+@pytest.mark.slow
 def test_a_token_costs_the_same_however_long_a_trace_is(monkeypatch):
     """Tokens that looks have read, of a text that makes them work hardest, are at most 17 a token."""
     from ttsflow.strategies import repetition

@@ -31,6 +31,7 @@ def test_a_missing_score_is_worse_than_any(prefer, kit):
     assert keep(kit, *pool, keep=3, prefer=prefer)[-1] == (0,)
 
 
+@pytest.mark.slow
 @quick
 @given(
     st.lists(st.integers(1, 3), min_size=1, max_size=9), st.integers(1, 9), st.randoms(use_true_random=False)

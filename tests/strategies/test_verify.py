@@ -26,6 +26,7 @@ def test_without_any_score_the_result_is_missing(how):
     assert reduce_scores([None, None], how) is None
 
 
+@pytest.mark.slow
 @given(st.lists(st.none() | st.floats(0, 1), max_size=400), st.sampled_from(HOWS))
 def test_probabilities_reduce_to_a_probability(scores, how):
     found = reduce_scores(scores, how)

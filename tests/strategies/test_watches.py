@@ -57,6 +57,7 @@ def voters(traces, k):
     return sorted(ended)[:k]
 
 
+@pytest.mark.slow
 @quick
 @given(SAMPLES, st.integers(1, 8))
 def test_in_lock_step_exactly_what_is_needed_is_decoded(kit, samples, k):
@@ -70,6 +71,7 @@ def test_in_lock_step_exactly_what_is_needed_is_decoded(kit, samples, k):
         assert not decisions
 
 
+@pytest.mark.slow
 @quick
 @given(SAMPLES, st.integers(1, 8), st.integers(0, 99))
 def test_the_voters_do_not_depend_on_who_advances_when(kit, samples, k, seed):
@@ -147,6 +149,7 @@ def test_more_than_are_launched_can_never_finish(watch):
 # --- a pool that holds trajectories already --------------------------------------------------------
 
 
+@pytest.mark.slow
 @quick
 @given(st.lists(st.integers(1, 9), max_size=4), SAMPLES, st.integers(1, 8))
 def test_what_the_pool_holds_counts_and_comes_first(kit, known, samples, k):
@@ -181,6 +184,7 @@ def test_an_equal_length_of_the_pool_wins(kit):
 # --- in virtual time -------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @quick
 @given(
     st.lists(st.integers(1, 9), max_size=4),
@@ -293,6 +297,7 @@ def first_to_think(samples, k):
     return [index for _, index in sorted(places)[:k]], sorted(places)[k - 1][0] if len(places) >= k else None
 
 
+@pytest.mark.slow
 @quick
 @given(THINKING, st.integers(1, 4))
 def test_with_a_marker_the_thinking_decides_and_the_chosen_write_their_answers(kit, samples, k):
@@ -306,6 +311,7 @@ def test_with_a_marker_the_thinking_decides_and_the_chosen_write_their_answers(k
         assert decisions[-1].reason == f"first {k} ended thinking after {cut} tokens"
 
 
+@pytest.mark.slow
 @quick
 @given(THINKING, st.integers(1, 4), st.integers(0, 99))
 def test_with_a_marker_the_vote_does_not_depend_on_who_advances_when(kit, samples, k, seed):
@@ -353,6 +359,7 @@ class Knows:
         return length, length
 
 
+@pytest.mark.slow
 @quick
 @given(
     st.lists(st.integers(1, 9), min_size=1, max_size=8),

@@ -103,6 +103,7 @@ def test_stability_is_the_sum_over_all_sequences(votes, alpha, options):
     assert sum(wins) == 1
 
 
+@pytest.mark.slow
 @fast
 @given(counts, st.integers(0, 8), alphas, kinds, st.integers(0, 99))
 def test_what_must_hold_for_any_votes(votes, further, alpha, options, seed):
@@ -126,6 +127,7 @@ def test_what_must_hold_for_any_votes(votes, further, alpha, options, seed):
         assert gain == pytest.approx(rate * (rung - sum(votes)), abs=1e-15)
 
 
+@pytest.mark.slow
 @fast
 @given(voted, st.integers(1, 7), alphas, kinds)
 def test_the_chance_of_todays_leader_stays_the_same_on_average(votes, further, alpha, options):
@@ -142,6 +144,7 @@ def test_the_chance_of_todays_leader_stays_the_same_on_average(votes, further, a
     assert mean == pytest.approx(wins[0], abs=1e-12)
 
 
+@pytest.mark.slow
 @fast
 @given(voted, st.integers(1, 7), alphas, kinds)
 def test_a_vote_for_the_leader_never_lowers_its_chance(votes, further, alpha, options):

@@ -49,6 +49,7 @@ def test_number_of_examples():
         assert prompt.count("Add ") == examples + 1
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=50)
 @given(st.integers(2, 6), st.integers(1, 3), st.integers(0, 10**6))
 def test_the_worked_solution_gives_the_gold_answer(terms, digits, seed):

@@ -281,6 +281,7 @@ def test_finding_a_program_takes_no_long_time():
 # --- grading -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_hidden_tests_decide(path, problem):
     task = Code(path, timeout=20)
     special = "def total(xs):\n    return {(): 0, (1, 2): 6}[tuple(xs)]\n"
@@ -346,6 +347,7 @@ def humaneval(data_file):
     return str(data_file("datasets/HumanEval.jsonl.gz"))
 
 
+@pytest.mark.slow
 def test_the_published_file_reads_and_its_solutions_are_answers(humaneval):
     chat, raw = Code(humaneval), Code(humaneval, chat=False)
     pairs = list(zip(chat.problems(), raw.problems(), strict=True))

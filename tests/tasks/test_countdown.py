@@ -39,6 +39,7 @@ class TestContract(TaskContract):
 # --- generation -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=10)
 @given(st.integers(2, 4), st.booleans(), st.booleans(), st.integers(0, 10**6))
 def test_every_problem_has_a_solution_which_is_right(numbers, every, drawn, seed):
@@ -55,6 +56,7 @@ def test_every_problem_has_a_solution_which_is_right(numbers, every, drawn, seed
             assert task.correct(answer, problem) is True
 
 
+@pytest.mark.slow
 def test_a_smaller_set_is_the_beginning_of_a_larger_one():
     assert Countdown(size=10).problems() == Countdown(size=20).problems()[:10]
     assert Countdown(size=10, seed=1).problems() != Countdown(size=10).problems()

@@ -19,6 +19,7 @@ def said(text, kind="math"):
     return Answer(text, key_of(text, kind))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("gold", "answer", "wanted"),
     [

@@ -126,6 +126,7 @@ TEXTS = st.one_of(
 )
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=60)
 @given(st.lists(TEXTS, min_size=3, max_size=3))
 def test_equality_of_keys_is_an_equivalence(texts):

@@ -45,6 +45,7 @@ def test_settings_are_checked(wrong, field):
     assert caught.value.path == field
 
 
+@pytest.mark.slow
 def test_the_config_file_says_what_the_part_says():
     mapping = compose(["task=reasoning_gym", "engine=fake", "strategy=single"])["task"]
     assert build("task", mapping, "task", plugins.load()) == ReasoningGym("chain_sum")
@@ -157,6 +158,7 @@ def test_problems_and_verdicts(scripted):
     del failures[before:]
 
 
+@pytest.mark.slow
 def test_the_package_is_not_loaded_by_ours():
     code = "import ttsflow.tasks.reasoning_gym, sys; print('reasoning_gym' in sys.modules)"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -34,6 +34,7 @@ def test_questions_and_replies_in_order(echo):
     assert [echo.reply(30) for _ in range(3)] == [[number, "1"] for number in range(3)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("word", "text"), [("hang", "no reply within 0.2 s"), ("die", "has died")])
 def test_one_that_hangs_or_dies_is_replaced(echo, word, text):
     echo.ask("a")

@@ -181,6 +181,7 @@ def test_hostile_steps_take_no_time():
         assert scores(text, many)[0] in (0.0, 0.5)
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=25)
 @given(st.integers(2, 4), st.booleans(), st.integers(0, 10**6), st.data())
 def test_worked_solutions_pass_and_a_changed_result_does_not(numbers, every, seed, data):

@@ -45,6 +45,7 @@ def test_each_step_has_the_mean_the_lowest_or_the_product():
     assert scored(Ensemble(inner, how="prod")).scores == pytest.approx((0.16,) * 3)
 
 
+@pytest.mark.slow
 @given(SCORES, SCORES)
 def test_where_they_differ_in_number_the_last_of_each_counts(one, other):
     blended = Ensemble({"a": Constant(), "b": Constant()}).blend({"a": one, "b": other})

@@ -156,6 +156,7 @@ def test_the_gold_answer_is_never_read():
     assert scores(worked((3, 4, 5)), Sealed()) == [1.0, 1.0, 1.0]
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=50)
 @given(st.integers(2, 8), st.integers(1, 4), st.integers(0, 10**6), st.data())
 def test_right_sums_pass_and_a_changed_result_does_not(terms, digits, seed, data):
@@ -169,6 +170,7 @@ def test_right_sums_pass_and_a_changed_result_does_not(terms, digits, seed, data
     assert scores("\n".join(lines), problem)[place] == 0.0
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=50)
 @given(st.integers(0, 10**6), st.integers(0, 10**6), st.integers(-5, 5))
 def test_an_equation_holds_exactly_when_it_is_true(left, right, off):

@@ -148,6 +148,7 @@ def test_a_tag_that_grows_together_with_its_step_is_refused_when_it_opens(pooler
         opened(PRM(ENGINE, "\n", template="{question} {steps}"), pooler)
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.text(st.sampled_from("aB§+é"), min_size=1, max_size=4), min_size=1, max_size=3),
     st.lists(st.text(st.sampled_from("aB§+é 12"), min_size=2, max_size=3), max_size=6),

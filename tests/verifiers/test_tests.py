@@ -65,6 +65,7 @@ def test_it_is_a_verifier_part():
     verifier.close()
 
 
+@pytest.mark.slow
 def test_all_tests_or_none():
     assert scores(CodeTests(timeout=20), RIGHT, HALF, "def add(", "x = 1", None) == [(1.0,), *[(0.0,)] * 4]
 
@@ -85,6 +86,7 @@ def test_without_examples_a_program_has_to_load():
     assert scores(CodeTests(timeout=20), HALF, "import nowhere", problem=problem) == [(1.0,), (0.0,)]
 
 
+@pytest.mark.slow
 def test_hidden_tests_are_an_oracle():
     with pytest.raises(ConfigError, match="upper bound") as caught:
         CodeTests(which="hidden").open()
@@ -118,6 +120,7 @@ def test_a_looping_candidate_scores_0_while_the_others_go_on():
     patient.close()
 
 
+@pytest.mark.slow
 def test_cancelling_ends_the_program():
     verifier = CodeTests(timeout=60, workers=1).open()
     for name in ("running", "waiting"):
@@ -133,6 +136,7 @@ def test_cancelling_ends_the_program():
     assert verifier.step() == []
 
 
+@pytest.mark.slow
 def test_equal_programs_are_run_once(monkeypatch):
     started = []
     monkeypatch.setattr(
@@ -206,6 +210,7 @@ def test_a_task_without_programs_is_refused_and_any_other_can_say_that_it_has_so
     assert caught.value.path == "use"
 
 
+@pytest.mark.slow
 def test_the_best_program_is_chosen_in_a_pipeline(monkeypatch):
     """best_of_n with these scores answers with a program that passes, where there is one."""
     from ttsflow.tasks.plain import Plain

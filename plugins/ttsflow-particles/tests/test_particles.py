@@ -99,6 +99,7 @@ def test_without_a_verifier_a_run_is_refused(name):
 # --- one draw ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_particles_come_in_proportion_to_their_odds():
     pool = (beam(0, 0.5), beam(1, 0.75), beam(2, 0.9))  # odds 1 : 3 : 9
     found = Counter()
@@ -217,6 +218,7 @@ def test_whatever_the_engine_does_when_the_particles_are_the_same(name, number):
     assert same(play(strategy_), play(strategy_, draw(number)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_scores_are_asked_for_as_steps_end_and_nothing_changes(name):
     plain = run_fake(shipped(name, n=5, depth=6))
@@ -225,6 +227,7 @@ def test_scores_are_asked_for_as_steps_end_and_nothing_changes(name):
     assert told(plain) == told(eager)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_a_budget_ends_it_and_what_is_there_answers(name, tmp_path):
     settings = [f"strategy={name}", "engine=fake", "verifier=fake", "budget.problem.tokens=60", "limit=6"]

@@ -23,6 +23,7 @@ class Fixed:
         return self.number
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", HOWS)
 @given(WEIGHTS, st.integers(1, 12), st.integers(0, 99))
 def test_as_many_as_asked_for_are_drawn_and_none_without_weight(how, weights, count, seed):
@@ -44,6 +45,7 @@ def test_each_comes_its_share_of_the_draws_on_average(how, weights):
         assert abs(found[place] / (times * count) - weight) <= 4 * error
 
 
+@pytest.mark.slow
 @given(WEIGHTS, st.integers(1, 8))
 def test_over_all_shifts_the_systematic_draw_is_exact(weights, count):
     weights = shares([math.log(w) if w else -math.inf for w in weights])
@@ -58,6 +60,7 @@ def test_over_all_shifts_the_systematic_draw_is_exact(weights, count):
         assert abs(found[place] / shifts - weight * count) <= 2 / shifts + 1e-9
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["stratified", "systematic"])
 @given(WEIGHTS, st.integers(1, 12), st.integers(0, 99))
 def test_strata_keep_the_number_of_copies_near_its_share(how, weights, count, seed):
@@ -76,6 +79,7 @@ def test_factors_by_hand():
     assert factor(0.75, None, "ratio", 1.0) == pytest.approx(math.log(0.75))
 
 
+@pytest.mark.slow
 @given(st.lists(st.floats(0.01, 1), min_size=1, max_size=6), st.floats(0.1, 3))
 def test_ratios_multiply_to_the_last_score(scores, temperature):
     steps = [factor(s, b, "ratio", temperature) for s, b in zip(scores, [None, *scores], strict=False)]

@@ -4,6 +4,7 @@ import pytest
 
 from ttsflow import Pipeline
 from ttsflow.assemble import assemble
+from ttsflow.config import compose
 from ttsflow.engines import warm
 from ttsflow.errors import ConfigError
 from ttsflow.protocols import Capabilities
@@ -265,3 +266,10 @@ def test_stages_that_would_do_nothing_where_they_stand_are_refused(strategy, nam
 )
 def test_stages_in_an_order_that_works_are_let_be(strategy):
     assert assemble(config(strategy=strategy, verifier={"use": "fake"}))
+
+
+@pytest.mark.parametrize("engine", ["fake", "vllm"])
+def test_recorded_problems_are_for_an_engine_that_plays_recordings(engine):
+    with pytest.raises(ConfigError, match="set engine=replay") as caught:
+        assemble(compose([f"engine={engine}", "task=recorded", "task.model=R1"]))
+    assert caught.value.path == "task"

@@ -517,3 +517,13 @@ def test_a_variable_that_is_written_without_its_place_is_told_where_it_is(text, 
         compose(["strategy=mine"], folder(strategy__mine=f"use: sequence\n{text}"))
     assert caught.value.path == path
     assert "${n}" in caught.value.message
+
+
+def test_a_strategy_of_ones_own_is_named_with_the_folder_to_give(tmp_path, monkeypatch):
+    folder = tmp_path / "conf" / "strategy"
+    folder.mkdir(parents=True)
+    (folder / "mine.yaml").write_text("defaults: [majority, _self_]\n")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError, match=r"conf/strategy/mine.yaml is read with --config-dir conf\. "):
+        compose(["strategy=mine"])
+    assert compose(["strategy=mine"], "conf")["strategy"]["use"] == "sequence"

@@ -190,7 +190,7 @@ def test_a_pool_that_cannot_be_is_told_before_anything_is_written(run, tmp_path)
         with pytest.raises(ConfigError, match=message):
             run("never", f"engine.pool={pool}")
     for engine, more in {"replay": ["task=recorded"], "sim": ["task=simulated"]}.items():
-        with pytest.raises(ConfigError, match="engine=vllm has a pool") as caught:
+        with pytest.raises(ConfigError, match="have a pool, such as engine=vllm") as caught:
             run_config(
                 compose([f"engine={engine}", *more, f"engine.pool={tmp_path / 'a'}"]), tmp_path / "never"
             )

@@ -105,7 +105,7 @@ def test_an_empty_run_divides_by_nothing():
 def test_reasons_are_counted_by_kind():
     reasons = ["first 4 finished after 12 tokens", "first 4 finished after 7 tokens", "funds low", None]
     found = summary([result(i, stopped=reason) for i, reason in enumerate(reasons)])
-    assert found.stopped == {"first 4 finished after N tokens": 2, "funds low": 1}
+    assert found.stopped == {"first 4 finished after … tokens": 2, "funds low": 1}
 
 
 def test_what_could_not_be_graded_is_counted_apart():

@@ -139,6 +139,12 @@ def _name_of(part: Any) -> str:
 def _check_source(setup: Setup) -> None:
     """Refuse parts that read recorded samples of another file than the engine plays back."""
     played = getattr(setup.engine, "source", None)
+    if played is None and getattr(setup.task, "names_alone", False):
+        raise ConfigError(
+            "its problems are names of what was recorded, without the questions, and this engine plays no "
+            "recordings; set engine=replay.",
+            "task",
+        )
     for name, part in (("task", setup.task), *walk(setup.verifier, "verifier")):
         read = getattr(part, "source", None)
         if read is not None and played is not None and read != played:

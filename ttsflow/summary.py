@@ -118,7 +118,7 @@ def _kinds(reasons: Iterable[str]) -> dict[str, int]:
         alike.setdefault(_NUMBER.sub("\0", reason), []).append(_NUMBER.findall(reason))
     kinds: dict[str, int] = {}
     for template, numbers in alike.items():
-        same = [column[0] if len(set(column)) == 1 else "N" for column in zip(*numbers, strict=True)]
+        same = [column[0] if len(set(column)) == 1 else "…" for column in zip(*numbers, strict=True)]
         pieces = template.split("\0")
         told = "".join(piece + number for piece, number in zip(pieces, [*same, ""], strict=True))
         kinds[told] = len(numbers)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -54,8 +55,11 @@ def _missing_file(error: MissingConfigException, registry: Registry, loader: Con
     asked = f", which '{source[1]}' asks for" if source and source[1] not in ("config", EMPTY) else ""
     kind = group or "config file"
     options = loader.repository.get_group_options(group) if group else error.options or []
+    # Nothing in the working directory is read unless it is named.
+    own = next((folder for folder in (".", "conf") if Path(folder, group, f"{name}.yaml").is_file()), None)
+    here = f"{Path(own or '.', group, name)}.yaml is read with --config-dir {own}. " if group and own else ""
     return ConfigError(
-        f"there is no {kind} '{name}'{asked}. {suggest(name, options)}{registry.not_loaded}",
+        f"there is no {kind} '{name}'{asked}. {here}{suggest(name, options)}{registry.not_loaded}",
         group,
     )
 

@@ -101,6 +101,18 @@ def test_an_idle_device_is_named(changed):
 
 
 @pytest.mark.slow
+def test_samples_that_were_cut_and_problems_without_one_are_named(tmp_path):
+    fake = ["engine=fake", "strategy=majority", "strategy.n=4", "limit=10"]
+    run_config(compose([*fake, "sampling.max_tokens=3"]), tmp_path / "a")
+    assert {f.what: f.seen for f in diagnose(tmp_path / "a")}["limits"] == (
+        "75% of the samples were cut by a limit"
+    )
+    run_config(compose([*fake, "budget.run.tokens=60", "concurrency=1"]), tmp_path / "b")
+    told = {f.what: f for f in diagnose(tmp_path / "b")}["budget"]
+    assert told.seen.endswith("% of the problems had no sample")
+    assert "budget.reserve" in told.change
+
+
 def test_differences_are_told(tmp_path):
     run_config(compose(SIM), tmp_path / "a")
     file = tmp_path / "a" / "summary.json"

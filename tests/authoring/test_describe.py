@@ -48,3 +48,21 @@ def test_what_there_is_not_is_refused(words, message, capsys):
 
 def test_there_are_parts_of_every_kind():
     assert {kind for kind, _ in PARTS} == set(KINDS)
+
+
+def test_a_part_is_found_without_its_kind(capsys):
+    assert cli.main(["describe", "generate"]) == 0
+    assert capsys.readouterr().out.startswith("stage generate, of ttsflow")
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("stage", "'stage' is a kind of part; say which: aggregate"),
+        ("generat", "there is no part 'generat'. Did you mean 'generate'?"),
+        ("auto", "there are several parts 'auto'; say which: "),
+    ],
+)
+def test_what_is_no_single_part_is_refused(name, said, capsys):
+    assert cli.main(["describe", name]) == 2
+    assert said in capsys.readouterr().err

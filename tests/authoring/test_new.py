@@ -2,6 +2,8 @@
 
 import importlib
 import json
+import re
+import shlex
 import tomllib
 
 import pytest
@@ -108,3 +110,11 @@ def test_a_schema_is_printed(capsys):
     assert cli.main(["schema"]) == 0
     assert json.loads(capsys.readouterr().out)["title"] == "ttsflow run"
     assert cli.main(["schema", "stage"]) == 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("base", ["majority", "beam_search", "atest_online", "atest_beam"])
+def test_the_command_that_is_suggested_works(base, capsys):
+    assert cli.main(["new", "strategy", "mine", "--from", base]) == 0
+    command = re.search(r"Try `ttsflow (.+)`", capsys.readouterr().out)[1]
+    assert cli.main([*shlex.split(command), "-q"]) == 0

@@ -22,6 +22,8 @@ _WAITED, _DROPPED, _VERIFYING, _EMPTY = 0.1, 0.3, 0.5, 0.5
 #: A KV cache that was so full at its peak is full; below so much of the time a device is idle, and below such
 #: a share of hits a prefix cache did not help.
 _FULL, _IDLE, _MISSED = 0.9, 0.5, 0.5
+#: Shares of samples that were cut, and of problems that were deferred, from which on that is named.
+_CUT = 0.05
 
 
 class Finding(NamedTuple):
@@ -42,6 +44,7 @@ class _Run(NamedTuple):
     exact: Mapping[str, Any]
     concurrency: int
     error: str
+    summary: Mapping[str, float]
 
 
 def diagnose(folder: Path) -> list[Finding]:
@@ -88,6 +91,7 @@ def _read(folder: Path) -> _Run:
         exact if isinstance(exact, Mapping) else {},
         concurrency if isinstance(concurrency, int) else 1,
         str(summary.get("error") or ""),
+        _numbers(summary),
     )
 
 
@@ -122,6 +126,7 @@ def _findings(run: _Run) -> Iterator[Finding]:
             "Why is the `reason` of the last problems in results.jsonl; mend that and run again. Where such "
             "ends are to be expected, raise budget.breaker.last or budget.breaker.share.",
         )
+    yield from _ends(run)
     yield from _memory(run)
     yield from _plan(run)
     yield from _prefixes(run)
@@ -137,6 +142,26 @@ def _findings(run: _Run) -> Iterator[Finding]:
             "engine",
             "On vLLM the last bits of a product depend on the batch; engine.dtype=float32 makes it rare. On "
             "any other engine this is a mistake worth reporting.",
+        )
+
+
+def _ends(run: _Run) -> Iterator[Finding]:
+    """Say that many samples were cut, or that many problems had none."""
+    cut = run.summary.get("truncation_rate", 0.0)
+    if cut > _CUT:
+        yield Finding(
+            "limits",
+            f"{cut:.0%} of the samples were cut by a limit",
+            "A cut sample has no vote. Raise sampling.max_tokens, or the context of the engine.",
+        )
+    deferred = _share(run.summary.get("deferred", 0.0), run.summary.get("problems", 0.0))
+    if deferred > _CUT:
+        yield Finding(
+            "budget",
+            f"{deferred:.0%} of the problems had no sample",
+            "Raise budget.run, or lower strategy.n or limit. With budget.reserve and budget.fallback=single "
+            "problems have one sample when funds are low; strategy=atest_reserve shares them out from the "
+            "start.",
         )
 
 

@@ -37,12 +37,11 @@ def new(argv: Sequence[str]) -> int:
         place = shlex.quote(str(folder))
         print(f"{folder}\nInstall it with `pip install -e {place}`, then `pytest {place}`.")
         return 0
-    from ttsflow.authoring.strategy import write_strategy
+    from ttsflow.authoring.strategy import trial_words, write_strategy
 
     file = write_strategy(args.name, args.base, args.config_dir, extend=args.extend)
-    print(
-        f"{file}\nTry `ttsflow run --config-dir {args.config_dir} strategy={args.name} engine=fake limit=4`."
-    )
+    words = " ".join(["engine=fake", *trial_words(args.base), "limit=4"])
+    print(f"{file}\nTry `ttsflow run --config-dir {args.config_dir} strategy={args.name} {words}`.")
     return 0
 
 
@@ -61,13 +60,15 @@ def describe(argv: Sequence[str]) -> int:
     """Say what a part is, from its class: its documentation, and settings with types and defaults."""
     parser = Parser(prog="ttsflow describe", description=describe.__doc__)
     parser.add_argument("kind", help="such as stage, verifier or strategy")
-    parser.add_argument("name", help="as `ttsflow list KIND` shows it")
+    parser.add_argument("name", nargs="?", help="as `ttsflow list KIND` shows it")
     args = parser.parse_args(argv)
-    from ttsflow.authoring.reference import describe_part
+    from ttsflow.authoring.reference import describe_part, only_named
     from ttsflow.plugins import load
 
     warn()
-    describe_part(load(), args.kind, args.name)
+    registry = load()
+    kind, name = (args.kind, args.name) if args.name else only_named(registry, args.kind)
+    describe_part(registry, kind, name)
     return 0
 
 

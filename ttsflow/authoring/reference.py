@@ -15,12 +15,28 @@ from ttsflow.parts import schema
 from ttsflow.registry import KINDS, Registry, config_folder
 from ttsflow.values import describe_type
 
-__all__ = ["describe_part", "settings_of"]
+__all__ = ["describe_part", "only_named", "settings_of"]
 
 
 def settings_of(cls: type[Any]) -> list[tuple[str, str, str]]:
     """Return key, type in words and default of every setting; "required" where there is no default."""
     return [(key, describe_type(hint), _default(field)) for key, (field, hint) in schema(cls).items()]
+
+
+def only_named(registry: Registry, name: str) -> tuple[str, str]:
+    """Return kind and name of the one part of this name. Raises ``ConfigError`` for none and for several."""
+    if name in KINDS:
+        known = [entry.name for entry in registry.entries(name)]
+        raise ConfigError(f"'{name}' is a kind of part; say which: {', '.join(known)}.")
+    entries = registry.entries()
+    found = [entry.kind for entry in entries if entry.name == name]
+    if not found:
+        raise ConfigError(f"there is no part '{name}'. {suggest(name, {entry.name for entry in entries})}")
+    if len(found) > 1:
+        raise ConfigError(
+            f"there are several parts '{name}'; say which: {', '.join(f'{k} {name}' for k in found)}."
+        )
+    return found[0], name
 
 
 def describe_part(registry: Registry, kind: str, name: str) -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from ttsflow.build import build, walk
 from ttsflow.config import VARIABLES, compose, to_yaml
+from ttsflow.control import ControllerPart
 from ttsflow.errors import ConfigError, suggest
 from ttsflow.plugins import load
 from ttsflow.registry import Entry, config_folder
 
-__all__ = ["write_strategy"]
+__all__ = ["trial_words", "write_strategy"]
 
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 
@@ -40,6 +42,13 @@ def write_strategy(name: str, base: str, folder: Path, *, extend: bool = False) 
     with file.open("x", encoding="utf-8") as out:
         out.write(head + text)
     return file
+
+
+def trial_words(base: str) -> list[str]:
+    """Return what a run of a strategy has to be given besides an engine, for a first try."""
+    parts = [part for _, part in walk(build("stage", compose([f"strategy={base}"])["strategy"], "", load()))]
+    words = ["verifier=fake"] if any("verifier" in getattr(part, "needs", ()) for part in parts) else []
+    return words + ["budget.run.tokens=2000"] * any(isinstance(part, ControllerPart) for part in parts)
 
 
 def _copy(entry: Entry) -> str:

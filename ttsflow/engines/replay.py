@@ -37,7 +37,9 @@ class Replay:
     cut_votes: bool = False
 
     virtual: ClassVar[bool] = True
-    unpooled: ClassVar[str] = "this engine plays recorded samples as it is; engine=vllm has a pool."
+    unpooled: ClassVar[str] = (
+        "this engine plays recorded samples as it is; engines with a model have a pool, such as engine=vllm."
+    )
 
     def __post_init__(self) -> None:
         _ = self.samples

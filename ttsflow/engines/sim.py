@@ -123,7 +123,8 @@ class Sim:
 
     virtual: ClassVar[bool] = True
     unpooled: ClassVar[str] = (
-        "this engine simulates how long samples take, and played ones take no time; engine=vllm has a pool."
+        "this engine simulates how long samples take, and played ones take no time; engines with a model "
+        "have a pool, such as engine=vllm."
     )
 
     def __post_init__(self) -> None:

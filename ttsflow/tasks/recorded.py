@@ -6,6 +6,7 @@ import re
 import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from ttsflow.errors import ConfigError, DataError, suggest
 from ttsflow.library import check_count, library
@@ -45,6 +46,9 @@ class Recorded:
     stop: tuple[str, ...] = ()
     separator: str = "\n\n"
     probe: str = PROBE
+
+    #: Its prompts are names of what was recorded, which only an engine that plays the recordings can answer.
+    names_alone: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.kind is not None:

@@ -270,6 +270,53 @@ def test_results_of_problems_that_are_gone_are_refused(whole, tmp_path):
         run_config(CONFIG, tmp_path / "run", resume=True)
 
 
+@pytest.mark.parametrize("changed", ["question", "answer"])
+def test_other_data_in_the_same_file_is_refused(changed, tmp_path):
+    file = tmp_path / "data.jsonl"
+    rows = [{"id": f"q{n}", "question": f"What is {n} + 1?", "answer": str(n + 1)} for n in range(4)]
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    mapping = config(task={"use": "jsonl", "path": str(file), "id": "id"})
+    run_config(mapping, tmp_path / "run")
+    results = tmp_path / "run" / "results.jsonl"
+    results.write_text("".join(results.read_text().splitlines(keepends=True)[:2]))
+    rows[3][changed] += "9"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with pytest.raises(ConfigError, match="on other questions or gold answers") as caught:
+        run_config(mapping, tmp_path / "run", resume=True)
+    assert caught.value.path == "task"
+    assert len(lines(results)) == 2
+
+
+NONSENSE = {
+    "no number": lambda record: record["usage"].update(output="many"),
+    "below zero": lambda record: record["usage"].update(output=-50_000),
+    "no grade": lambda record: record.update(correct="yes"),
+    "no outcome": lambda record: record.update(outcome="banana"),
+    "no text": lambda record: record.update(answer=3),
+    "no id": lambda record: record.update(id=None),
+    "nothing else": lambda record: [record.pop(key) for key in list(record) if key != "id"],
+}
+
+
+@pytest.mark.parametrize("spoil", NONSENSE.values(), ids=list(NONSENSE))
+def test_a_line_that_no_run_writes_is_no_result(spoil, whole, tmp_path, capsys):
+    folder = tmp_path / "run"
+    shutil.copytree(whole, folder)
+    path = folder / "results.jsonl"
+    written = path.read_text(encoding="utf-8").splitlines(keepends=True)
+    record = json.loads(written[1])
+    spoil(record)
+    spoilt = json.dumps(record) + "\n"
+    path.write_text(written[0] + spoilt + "".join(written[2:]), encoding="utf-8")
+    seen = progress(folder)
+    assert (seen.state, seen.done, seen.broken) == ("partial", 8, (2,))
+    run_config(config(), folder, resume=True)
+    assert told(folder) == told(whole)
+    assert "1 line of" in (note := capsys.readouterr().err)
+    assert "(line 2)" in note
+    assert (folder / "broken.txt").read_text(encoding="utf-8") == spoilt
+
+
 def test_results_without_a_config_are_refused(whole, tmp_path):
     shutil.copytree(whole, tmp_path / "run")
     (tmp_path / "run" / "config.yaml").unlink()
@@ -340,19 +387,15 @@ def test_a_corrupt_line_is_skipped_counted_and_named(line, whole, tmp_path, caps
     texts = file.read_text().splitlines()
     lost, texts[2] = texts[2], line
     file.write_text("\n".join(texts) + "\n")
-    if line.startswith('{"id": "x"}') or line.endswith("3}"):
-        texts[2] = line  # a record that lacks what a result has
-    else:
-        found = progress(folder)
-        assert (found.state, found.done, found.broken) == ("partial", 8, (3,))
-        assert str(found) == "partial (8 of 9), line 3 broken"
+    found = progress(folder)
+    assert (found.state, found.done, found.broken) == ("partial", 8, (3,))
+    assert str(found) == "partial (8 of 9), line 3 broken"
     assert run_config(CONFIG, folder, resume=True).status == "complete"
     same(folder, whole)
     err = capsys.readouterr().err
     assert err.startswith("note: 1 line of ")
-    assert "could not be read" in err
-    if "(line 3)" in err:
-        assert (folder / "broken.txt").read_text() == line + "\n"
+    assert "(line 3) could not be read" in err
+    assert (folder / "broken.txt").read_text() == line + "\n"
     assert json.loads(lost)["id"] in told(folder)
 
 

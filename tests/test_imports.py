@@ -28,7 +28,7 @@ LAYERS = (
     "planning",
     "measuring metering choosers queries",
     "setup checks",
-    "builtin assemble mount loading repository translate flight results",
+    "builtin assemble mount loading repository translate flight results kept",
     "config settle verifying rounds pacing controlling choosing",
     "ahead summary ends arguments progress",
     "decoding",

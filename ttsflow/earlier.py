@@ -5,24 +5,22 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from math import inf
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from ttsflow.errors import ConfigError
-from ttsflow.lines import read_lines, replace_text
+from ttsflow.kept import Found, read_results
+from ttsflow.lineage import content_id
+from ttsflow.lines import replace_text
 from ttsflow.progress import FILES, holds_a_run, is_torn, read_summary
 from ttsflow.session import versions
 from ttsflow.setup import Setup
 from ttsflow.summary import Summary
-from ttsflow.types import Problem, Result, Usage
+from ttsflow.types import Problem, Result
 
-__all__ = ["Earlier", "differing", "take_up", "told_summary"]
-
-_Found = tuple[Result, Mapping[str, Any]]
-"""A result, and the record it was read from."""
+__all__ = ["Earlier", "data_id", "differing", "take_up", "told_summary"]
 
 #: What a run writes; nothing else in its folder is touched.
 _WRITTEN = (*FILES, "timeline.csv", "learnt*.json", "broken.txt")
@@ -61,14 +59,14 @@ def take_up(folder: Path, setup: Setup, mapping: Mapping[str, Any], problems: Se
             raise ConfigError(f"{folder} holds results without a config.yaml; nobody knows of what.")
         return Earlier()  # its config could not even be composed
     _check_same(file, summary, setup, mapping)
-    records, broken = read_lines(path) if path.exists() else ([], [])
-    found, unread = _results(records)
+    found, broken = read_results(path)
     unknown = found.keys() - {problem.id for problem in problems}
     if unknown:
         raise ConfigError(
             f"{folder} holds results of {len(unknown)} problems that the task does not have (any more), "
             f"such as {min(unknown)}; choose another folder."
         )
+    _check_same_data(folder, summary, problems)
     if summary.get("status") == "complete" and len(found) == len(problems):
         return Earlier([result for result, _ in found.values()], summary=told_summary(summary))
     if setup.coupled is not None:
@@ -76,14 +74,14 @@ def take_up(folder: Path, setup: Setup, mapping: Mapping[str, Any], problems: Se
     notes = _versions_changed(summary)
     if broken and is_torn(path):
         broken.pop()
-    if broken or unread:
-        notes.append(_name_broken(folder, broken, unread))
+    if broken:
+        notes.append(_name_broken(folder, broken))
     usage = summary.get("usage")
     seconds = usage.get("wall_seconds") if isinstance(usage, Mapping) else 0.0
     return Earlier(_put_in_order(folder, found), seconds=float(seconds or 0.0), notes=notes)
 
 
-def _put_in_order(folder: Path, found: Mapping[str, _Found]) -> list[Result]:
+def _put_in_order(folder: Path, found: Mapping[str, Found]) -> list[Result]:
     """Write results and trace anew with what is kept, and return it."""
     kept = [name for name, (result, _) in found.items() if result.outcome != "failed"]
     trace, path = folder / "trace.jsonl", folder / "results.jsonl"
@@ -141,6 +139,21 @@ def _check_same(file: Path, summary: Mapping[str, Any], setup: Setup, mapping: M
     raise ConfigError(f"{file.parent} holds a run of another config, so it cannot be continued: {why}.")
 
 
+def data_id(problems: Sequence[Problem]) -> str:
+    """Return a name of the problems of a run: another one where a question or a gold answer is another."""
+    return content_id(repr([(problem.id, problem.prompt, problem.gold) for problem in problems]))
+
+
+def _check_same_data(folder: Path, summary: Mapping[str, Any], problems: Sequence[Problem]) -> None:
+    known = summary.get("data")
+    if known and known != data_id(problems):
+        raise ConfigError(
+            f"{folder} holds a run on other questions or gold answers: the data of the task has changed "
+            "since. Choose another folder, or bring back the data it began with.",
+            "task",
+        )
+
+
 def _told(mapping: Any, key: str) -> str:
     for name in key.split("."):
         if not isinstance(mapping, Mapping) or name not in mapping:
@@ -162,37 +175,16 @@ def _versions_changed(summary: Mapping[str, Any]) -> list[str]:
     return [f"the rest is made by other versions: {', '.join(told)}"] if told else []
 
 
-def _results(records: Sequence[Mapping[str, Any]]) -> tuple[dict[str, _Found], int]:
-    """Return result and record by problem, and how many are none; of two for a problem the first counts."""
-    found: dict[str, _Found] = {}
-    unread = 0
-    for record in records:
-        try:
-            made = _result(record)
-        except (KeyError, TypeError, AttributeError):
-            unread += 1
-        else:
-            found.setdefault(made.id, (made, record))
-    return found, unread
-
-
-def _result(record: Mapping[str, Any]) -> Result:
-    usage = Usage(**{item.name: record["usage"][item.name] for item in fields(Usage)})
-    cost = {unit: inf if value is None else value for unit, value in record["cost"].items()}
-    rest = {item.name: record[item.name] for item in fields(Result) if item.name not in {"usage", "cost"}}
-    return Result(usage=usage, cost=cost, **rest)
-
-
-def _name_broken(folder: Path, numbers: Sequence[int], unread: int) -> str:
-    """Keep the lines that cannot be read in a file of their own, and return what is to be said of them."""
+def _name_broken(folder: Path, numbers: Sequence[int]) -> str:
+    """Keep the lines that hold no result in a file of their own, and return what is to be said of them."""
     lines = (folder / "results.jsonl").read_text(encoding="utf-8", errors="replace").split("\n")
     with (folder / "broken.txt").open("a", encoding="utf-8") as file:
         file.writelines(lines[number - 1] + "\n" for number in numbers)
-    places = f" (line {', '.join(map(str, numbers[:8]))}{', ...' if numbers[8:] else ''})" if numbers else ""
-    count = len(numbers) + unread
+    places = f"line {', '.join(map(str, numbers[:8]))}{', ...' if numbers[8:] else ''}"
+    count = f"{len(numbers)} line{'s' if numbers[1:] else ''}"
     return (
-        f"{count} line{'s' if count > 1 else ''} of {folder / 'results.jsonl'}{places} could not be read; "
-        "their problems are run again, and broken.txt keeps them"
+        f"{count} of {folder / 'results.jsonl'} ({places}) could not be read; their problems are run again, "
+        "and broken.txt keeps them"
     )
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ttsflow.errors import DataError
-from ttsflow.lines import read_lines
+from ttsflow.kept import read_results
 from ttsflow.locking import Holder, holder
 
 __all__ = [
@@ -107,8 +107,8 @@ def progress(folder: Path) -> Progress:
         return Progress("new")
     summary = read_summary(folder)
     path = folder / "results.jsonl"
-    records, broken = read_lines(path) if path.exists() else ([], [])
-    found: dict[str, Mapping[str, Any]] = {str(record.get("id")): record for record in records}
+    results, broken = read_results(path)
+    found = {name: record for name, (_, record) in results.items()}
     # The last line of a run that was killed may be half; it is no loss, its problem is run again.
     if broken and is_torn(path):
         broken.pop()

@@ -21,7 +21,7 @@ from ttsflow.assemble import assemble
 from ttsflow.choosers import check_gold
 from ttsflow.controllers.prices import LEARNT
 from ttsflow.display import Display
-from ttsflow.earlier import take_up
+from ttsflow.earlier import data_id, take_up
 from ttsflow.errors import ConfigError, TtsflowError
 from ttsflow.lines import LineFile
 from ttsflow.locking import Lock, hold
@@ -65,7 +65,15 @@ def run_config(
             if earlier.summary is not None:
                 return earlier.summary
             seconds = max(earlier.seconds, lock.before.seconds if lock.before is not None else 0.0)
-            job = RunFolder(setup, mapping, folder, len(problems), kept=earlier.results, before=seconds)
+            job = RunFolder(
+                setup,
+                mapping,
+                folder,
+                len(problems),
+                data=data_id(problems),
+                kept=earlier.results,
+                before=seconds,
+            )
             job.begin()
         except OSError as error:
             raise _unusable(folder, error) from error

@@ -35,7 +35,8 @@ def write_summary(folder: Path, summary: Summary) -> None:
 class RunFolder:
     """What is known of one run besides its parts: where it writes and what has come of it.
 
-    ``results`` are those that are kept from before, which took ``before`` seconds, and from then on all.
+    ``data`` names the problems, see ``earlier.data_id``. ``results`` are those that are kept from before,
+    which took ``before`` seconds, and from then on all.
     """
 
     def __init__(
@@ -45,6 +46,7 @@ class RunFolder:
         folder: Path,
         planned: int,
         *,
+        data: str,
         kept: Sequence[Result] = (),
         before: float = 0.0,
     ) -> None:
@@ -52,6 +54,7 @@ class RunFolder:
         self.mapping = {**mapping, "strategy": dict(mapping["strategy"])}
         self.folder = folder
         self.planned = planned
+        self.data = data
         self.names = setup.names
         self.fingerprint = setup.fingerprint
         self.versions = versions()
@@ -108,6 +111,7 @@ class RunFolder:
             names=self.names,
             seed=self.setup.seed,
             fingerprint=self.fingerprint,
+            data=self.data,
             planned=self.planned,
             wall_seconds=self.before + wall_seconds,
             versions=self.versions,

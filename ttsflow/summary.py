@@ -53,6 +53,7 @@ class Summary:
     work: Mapping[str, float] = field(default_factory=dict)
     exact: Mapping[str, Any] | None = None
     versions: Mapping[str, str] = field(default_factory=dict)
+    data: str = ""
     folder: str = ""
     error: str | None = None
     traceback: str | None = None

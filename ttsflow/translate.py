@@ -45,6 +45,11 @@ def translated(registry: Registry, loader: ConfigLoaderImpl) -> Iterator[None]:
         if isinstance(cause, OmegaConfBaseException):
             raise _bad_key(cause) from error
         raise _composition(str(error)) from error
+    except OSError as error:
+        if error.errno is not None:
+            raise
+        # OmegaConf's word for a file that holds a single value.
+        raise ConfigError(f"a config file is a mapping, and one holds a single value: {error}") from error
     except yaml.YAMLError as error:
         raise ConfigError(f"a config file is not valid YAML: {error}") from error
 

@@ -3,6 +3,8 @@
 import pytest
 
 from ttsflow import cli
+from ttsflow.authoring.check import check_config
+from ttsflow.errors import ConfigError
 
 BEAM = """\
 beam_search  n=8 width=4 depth=40 reduce=last
@@ -79,3 +81,20 @@ def test_a_file_and_a_folder_are_one_too_many(tmp_path, capsys):
     (tmp_path / "mine.yaml").write_text(MINE)
     assert cli.main(["check", str(tmp_path / "mine.yaml"), "--config-dir", str(tmp_path), "engine=fake"]) == 2
     assert "leave --config-dir out" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (b"5\n", "holds 5; a strategy is a mapping"),
+        (b"[1]\n", r"holds \[1\]; a strategy is a mapping"),
+        (b"", "is empty; a strategy is a mapping"),
+        (b"a: [1", "cannot be read: while parsing"),
+        (b"\xe1\xff", "cannot be read: 'utf-8' codec"),
+    ],
+)
+def test_a_file_that_holds_no_mapping_is_named(text, said, tmp_path):
+    file = tmp_path / "mine.yaml"
+    file.write_bytes(text)
+    with pytest.raises(ConfigError, match=f"'{file}' {said}"):
+        check_config([str(file), "engine=fake"], None)

@@ -271,6 +271,15 @@ def test_a_sample_that_cannot_be_read_is_none(store, column):
         assert store.find(TEXTS, request(), 1, certain=True) is None
 
 
+@pytest.mark.parametrize("tokens", ["x''", "x'01000000'"])
+def test_a_sample_with_other_tokens_than_it_says_is_none(store, tokens):
+    store.add(TEXTS, request(), Sample((1, 2), True), "")
+    store.commit()
+    store.connection.execute(f"UPDATE samples SET tokens = {tokens}")
+    with pytest.warns(UserWarning, match="not as many tokens"):
+        assert store.find(TEXTS, request(), 0, certain=False) is None
+
+
 def test_a_file_that_is_broken_midway_is_no_end_of_a_run(store, file):
     for seed in range(300):
         store.add(TEXTS, request(seed), Sample(tuple(range(50)), True), "text" * 20)

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import yaml
 from rich.text import Text
 from rich.tree import Tree
 
@@ -120,6 +121,7 @@ def _chosen(words: Sequence[str], config_dir: str | None) -> Iterator[tuple[list
         raise ConfigError(f"there is no file '{file}'.")
     if config_dir is not None:
         raise ConfigError(f"'{file}' brings its own folder; leave --config-dir out, or choose it by name.")
+    _check_file(file)
     group = file.resolve().parent.name
     if group in GROUPS and file.suffix == ".yaml":
         yield [f"{group}={file.stem}", *overrides], str(file.resolve().parent.parent)
@@ -129,3 +131,14 @@ def _chosen(words: Sequence[str], config_dir: str | None) -> Iterator[tuple[list
         target.parent.mkdir()
         shutil.copy(file, target)
         yield [f"strategy={file.stem}", *overrides], folder
+
+
+def _check_file(file: Path) -> None:
+    """Raise ``ConfigError`` for a file that holds no mapping, with its own name."""
+    try:
+        said = yaml.safe_load(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        raise ConfigError(f"'{file}' cannot be read: {error}") from error
+    if not isinstance(said, Mapping):
+        what = "is empty" if said is None else f"holds {_brief(said)}"
+        raise ConfigError(f"'{file}' {what}; a strategy is a mapping with the key `use`.")

@@ -33,7 +33,7 @@ from ttsflow.ops import EngineRequest
 __all__ = ["SampleStore"]
 
 _FIND = """
-SELECT tokens, whole, stop, CASE WHEN :top THEN logprobs END, CASE WHEN :certain THEN certainties END
+SELECT length, tokens, whole, stop, CASE WHEN :top THEN logprobs END, CASE WHEN :certain THEN certainties END
 FROM samples WHERE key = :key AND top >= :top AND certain >= :certain
 ORDER BY whole DESC, length DESC, top LIMIT 1
 """
@@ -193,7 +193,7 @@ def _row(entry: _Entry) -> dict[str, Any]:
 
 
 def _sample(row: tuple[Any, ...], top: int, *, certain: bool) -> Sample:
-    tokens, whole, stop, logprobs, certainties = row
+    length, tokens, whole, stop, logprobs, certainties = row
     sample = Sample(
         unpack("i", tokens),
         bool(whole),
@@ -203,8 +203,8 @@ def _sample(row: tuple[Any, ...], top: int, *, certain: bool) -> Sample:
         unpack_mappings(logprobs, top) if top else (),
         unpack("d", certainties) if certain else (),
     )
-    known = [len(sample.logprobs)] * bool(top) + [len(sample.certainties)] * certain
-    if any(length != len(sample.tokens) for length in known):
-        msg = "a sample of it has not as many log-probabilities or certainties as tokens"
+    known = [len(sample.tokens)] + [len(sample.logprobs)] * bool(top) + [len(sample.certainties)] * certain
+    if any(one != length for one in known):
+        msg = "a sample of it has not as many tokens, log-probabilities or certainties as it says"
         raise ValueError(msg)
     return sample

@@ -2,9 +2,13 @@
 
 import pytest
 
-from ttsflow.analysis.runs import read_run
+from ttsflow.analysis.compare import compare
+from ttsflow.analysis.runs import read_run, read_runs
+from ttsflow.config import compose
 from ttsflow.metrics import paired_bootstrap
+from ttsflow.reporting.charts import _plain_lines
 from ttsflow.reporting.panels import panels
+from ttsflow.run import run_config
 
 QUESTIONS = [f"q{number}" for number in range(8)]
 
@@ -78,6 +82,45 @@ def test_nothing_is_extrapolated(put, tokens, expected):
 def test_single_samples_and_votes_are_one_line(put):
     (panel,) = panels([put("single", 1, 2, 10), put("majority", 4, 4, 30), put("beam", 4, 6, 20)])
     assert panel.against["beam"].accuracy == 3 / 8
+
+
+@pytest.mark.parametrize("order", [1, -1])
+@pytest.mark.parametrize("apart", [0, 1])
+def test_a_plain_run_that_another_beats_for_its_tokens_is_no_baseline(put, order, apart):
+    """A single sample of a pool of 4 costs what the vote over it costs, and is right less often."""
+    runs = [
+        put("single", 4, 1, 4_000_000),
+        put("majority", 4, 4, 4_000_000 + apart),
+        put("majority", 8, 5, 8_000_000),
+    ]
+    runs += [put("single", 8, 1, 8_000_000), put("ffs", 4, 4, 4_000_000), put("beam", 8, 6, 8_000_000)]
+    (panel,) = panels(runs[::order])
+    assert [(panel.against[name].accuracy, panel.against[name].gain) for name in ("ffs", "beam")] == [
+        (4 / 8, 0.0),
+        (5 / 8, 1 / 8),
+    ]
+    assert panel.pairs[0].second == "majority n=8"
+    assert panel.pairs[0].difference == tuple(panel.against["beam"])[1:4]
+    line = _plain_lines(panel, "decoded", {}, {})[0]["data"]["values"]
+    assert (line[0]["accuracy"], line[-1]["accuracy"]) == (4 / 8, 5 / 8)
+
+
+@pytest.mark.slow
+def test_recorded_single_samples_do_not_lower_the_baseline(tmp_path):
+    """``single`` pays for the whole pool of recorded samples, as the vote does."""
+    for name in ("single", "majority", "ffs"):
+        for n in (4, 8):
+            asked = ["engine=replay", "task=recorded", "task.model=R1", f"strategy={name}", f"strategy.n={n}"]
+            run_config(compose([*asked, "trace=false"]), tmp_path / f"{name}{n}")
+    (panel,) = panels(read_runs([tmp_path]))
+    points = {point.name: point for point in panel.drawn}
+    one, other = points["ffs n=4"], points["majority n=4"]
+    assert one.measures.decoded == points["single n=4"].measures.decoded == other.measures.decoded
+    assert (
+        panel.against["ffs n=4"].accuracy == other.measures.accuracy > points["single n=4"].measures.accuracy
+    )
+    paired = compare(one.run, other.run).difference
+    assert tuple(panel.against["ffs n=4"])[1:4] == pytest.approx(paired)
 
 
 def test_seeds_of_a_plain_run_are_taken_together(put):

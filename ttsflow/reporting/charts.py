@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
 from ttsflow.analysis.measures import COSTS
-from ttsflow.reporting.baseline import Point
+from ttsflow.reporting.baseline import Point, Rung, frontier
 from ttsflow.reporting.drawing import COLOURS, INK, Spec, cycled, field, layer
 from ttsflow.reporting.panels import Panel
 from ttsflow.timeline import Moment
@@ -96,16 +96,23 @@ def _record(point: Point, cost: str, panel: Panel) -> Spec:
 
 
 def _plain_lines(panel: Panel, cost: str, x: Spec, y: Spec) -> list[Spec]:
-    """Return a dashed line through the plain runs of each setting; mixtures of two lie on it."""
+    """Return a dashed line through the best plain runs of each setting; mixtures of two lie on it."""
     style = {"strokeDash": [5, 4], "color": COLOURS[0], "strokeWidth": 1.2, "opacity": 0.7}
     lines = [
-        _mixtures([(rung.costs[cost], rung.accuracy) for rung in rungs]) for rungs in panel.curves.values()
+        _mixtures([(price, right) for price, right, _ in frontier(_priced(rungs, cost))])
+        for rungs in panel.curves.values()
     ]
     return [layer(line, "line", style, x=x, y=y, order=field("cost")) for line in lines if len(line) > 1]
 
 
-def _mixtures(steps: Sequence[tuple[float | None, float]]) -> list[dict[str, float]]:
-    known = sorted((cost, right) for cost, right in steps if cost is not None)
+def _priced(rungs: Sequence[Rung], cost: str) -> Iterator[tuple[float, float, Rung]]:
+    for rung in rungs:
+        price = rung.costs[cost]
+        if price is not None:
+            yield price, rung.accuracy, rung
+
+
+def _mixtures(known: Sequence[tuple[float, float]]) -> list[dict[str, float]]:
     found = [{"cost": cost, "accuracy": right} for cost, right in known[:1]]
     for (cost, right), (dearer, better) in pairwise(known):
         # Straight between two costs, which is bent where the axis is logarithmic.

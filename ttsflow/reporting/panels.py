@@ -10,7 +10,7 @@ from ttsflow.analysis.measures import COSTS, front, measure
 from ttsflow.analysis.runs import Run
 from ttsflow.analysis.settings import dotted, names, same_setting
 from ttsflow.errors import DataError
-from ttsflow.reporting.baseline import Against, Point, Rung, curves, gains
+from ttsflow.reporting.baseline import Against, Point, Rung, curves, frontier, gains
 
 __all__ = ["Panel", "panels"]
 
@@ -90,7 +90,7 @@ def _panel(runs: Sequence[Run], title: str) -> Panel:
         curves=rungs,
         against=gains(drawn, rungs),
         fronts={cost: _front(drawn, cost) for cost in COSTS},
-        pairs=tuple(_pairs(drawn)),
+        pairs=tuple(_pairs(drawn, rungs)),
     )
 
 
@@ -110,8 +110,10 @@ def _best(points: Sequence[Point]) -> Point | None:
     return max(points, key=lambda p: (p.measures.accuracy or 0.0, -(p.measures.decoded or 0.0)), default=None)
 
 
-def _pairs(points: Sequence[Point]) -> list[Comparison]:
+def _pairs(points: Sequence[Point], rungs: Mapping[str, Sequence[Rung]]) -> list[Comparison]:
     """Compare the best run with the best plain one, and with the plain one that is nearest in tokens.
+
+    The nearest is one that plain sampling cannot beat for its tokens, as for what is above plain.
 
     Without a plain one, or where that is the best, it is the best run of another strategy, or the next best.
     """
@@ -119,7 +121,13 @@ def _pairs(points: Sequence[Point]) -> list[Comparison]:
     if best is None:
         return []
     setting = same_setting(best.run)
-    plain = [point for point in points if point.plain and point is not best]
+    baseline = {
+        name
+        for ladder in rungs.values()
+        for _, _, rung in frontier((one.costs["decoded"] or 0.0, one.accuracy, one) for one in ladder)
+        for name in rung.names
+    }
+    plain = [point for point in points if point.name in baseline and point is not best]
     plain = [point for point in plain if same_setting(point.run) == setting] or plain
     others = [point for point in points if point.run.strategy != best.run.strategy]
     rest = [point for point in points if point is not best]

@@ -138,11 +138,40 @@ def test_a_plain_run_of_another_model_is_no_baseline(put):
 def test_only_shared_questions_count(put, write_run):
     half = {name: keys for name, keys in rows(2, 40).items() if name < "q4"}
     plain = read_run(write_run("half", half, strategy="majority"))
-    (panel,) = panels([plain, put("beam", 4, 6, 40)])
+    beam = put("beam", 4, 6, 40)
+    for found in panels([plain, beam]):
+        assert (len(found.drawn), found.against, found.pairs) == (1, {}, ())
+    open_ones = {name: {**keys, "correct": None} for name, keys in rows(2, 40).items() if name >= "q4"}
+    plain = read_run(write_run("open", {**half, **open_ones}, strategy="majority"))
+    (panel,) = panels([plain, beam])
     assert (panel.against["beam"].accuracy, panel.against["beam"].gain) == (0.5, 0.5)
-    fewer = read_run(write_run("few", {"q0": {"correct": True}}, strategy="majority"))
-    (panel,) = panels([fewer, put("beam", 5, 6, 40)])
+    fewer = {name: {"correct": True if name == "q0" else None} for name in QUESTIONS}
+    (panel,) = panels([read_run(write_run("few", fewer, strategy="majority")), beam])
     assert panel.against == {}
+
+
+def test_each_set_of_questions_has_a_panel_of_its_own(put, write_run):
+    """Another limit, another sub-set, and as many others: nothing spans them."""
+
+    def some(name, places, **more):
+        return read_run(write_run(name, {f"q{place}": True for place in places}, **more))
+
+    runs = [put("majority", 4, 3, 40), put("ffs", 4, 4, 30), put("beam", 2, 1, 9, config={"limit": 8})]
+    runs += [some("short", range(4), config={"limit": 4}), some("others", range(4, 8))]
+    runs += [some("begun", range(3), status="partial", n=9), some("far", range(20, 22), status="partial")]
+    found = panels(runs)
+    assert [len(panel.points) for panel in found] == [3, 2, 1, 1]
+    assert [panel.title for panel in found] == [
+        "sums, 8 questions",
+        "sums, 4 questions (2)",
+        "sums, 4 questions (3)",
+        "sums, 2 questions",
+    ]
+    assert found[0].best.name.startswith("ffs")
+    assert [len(panel.others) for panel in found] == [0, 1, 0, 1]
+    for panel in found:
+        names = {point.name for point in panel.points}
+        assert all(names >= set(front) for front in panel.fronts.values())
 
 
 def test_the_best_is_compared_with_plain_ones(put):

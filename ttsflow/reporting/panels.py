@@ -1,9 +1,10 @@
-"""Runs put side by side: one panel for every set of problems."""
+"""Runs put side by side: one panel for every set of questions."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from ttsflow.analysis.compare import Comparison, compare
 from ttsflow.analysis.measures import COSTS, front, measure
@@ -19,7 +20,7 @@ _TITLE = 40  # characters of a setting in a title
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """All runs on one set of problems.
+    """All runs on one set of questions.
 
     ``drawn`` are the complete ones with an accuracy, which pictures, front and baseline are made of;
     ``others`` have results, but are partial or have no gold answers. ``curves`` are the plain runs of each
@@ -54,18 +55,38 @@ class Panel:
 
 
 def panels(runs: Sequence[Run]) -> list[Panel]:
-    """Return a panel for each set of problems, largest first; runs without any result are in none."""
+    """Return a panel for each task and set of questions, that of most runs first.
+
+    Runs without any result are in none. A partial run belongs to the whole ones that have all its questions.
+    """
     tasks: dict[str, list[Run]] = {}
     for run in runs:
         if run.rows:
             asked = dotted({"task": run.config.get("task", run.task)})
             tasks.setdefault(repr(sorted(asked.items(), key=repr)), []).append(run)
-    groups = sorted(tasks.values(), key=len, reverse=True)
+    groups = [group for some in tasks.values() for group in _by_questions(some)]
+    groups.sort(key=len, reverse=True)
     return [_panel(group, title) for group, title in zip(groups, _titles(groups), strict=True)]
 
 
+def _by_questions(runs: Sequence[Run]) -> list[list[Run]]:
+    whole: dict[frozenset[str], set[Path]] = {}
+    partial: dict[frozenset[str], set[Path]] = {}
+    for run in runs:
+        kind = whole if run.status == "complete" else partial
+        kind.setdefault(frozenset(run.rows), set()).add(run.folder)
+    for questions, folders in sorted(partial.items(), key=lambda one: len(one[0]), reverse=True):
+        # The least that has all of them; partial runs of other runs that are not whole go together as well.
+        home = min((known for known in whole if questions <= known), key=len, default=questions)
+        whole.setdefault(home, set()).update(folders)
+    return [[run for run in runs if run.folder in folders] for folders in whole.values()]
+
+
 def _titles(groups: Sequence[Sequence[Run]]) -> list[str]:
-    """Return a title for each set of problems: the task, and the settings in which it differs from others."""
+    """Return a title for each set of questions: the task, and the settings in which it differs from others.
+
+    Where one task has several sets, the number of questions is told as well.
+    """
     settings = [dotted({"task": runs[0].config.get("task")}, "") for runs in groups]
     names = [runs[0].task for runs in groups]
     told = []
@@ -75,7 +96,12 @@ def _titles(groups: Sequence[Sequence[Run]]) -> list[str]:
         told.append(
             " ".join([name, *(f"{key.removeprefix('task.')}={leaves[key]}"[:_TITLE] for key in keys)])
         )
-    return [title if told.count(title) == 1 else f"{title} ({n})" for n, title in enumerate(told, 1)]
+    sizes = [max(len(run.rows) for run in runs) for runs in groups]
+    sized = [
+        title if told.count(title) == 1 else f"{title}, {size} question{'s' if size > 1 else ''}"
+        for title, size in zip(told, sizes, strict=True)
+    ]
+    return [title if sized.count(title) == 1 else f"{title} ({n})" for n, title in enumerate(sized, 1)]
 
 
 def _panel(runs: Sequence[Run], title: str) -> Panel:

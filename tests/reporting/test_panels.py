@@ -6,7 +6,7 @@ from ttsflow.analysis.compare import compare
 from ttsflow.analysis.runs import read_run, read_runs
 from ttsflow.config import compose
 from ttsflow.metrics import paired_bootstrap
-from ttsflow.reporting.charts import _plain_lines
+from ttsflow.reporting.charts import _plain_lines, _shorts, accuracy
 from ttsflow.reporting.panels import panels
 from ttsflow.run import run_config
 
@@ -45,6 +45,20 @@ def test_runs_that_are_not_whole_are_not_drawn(put):
     assert [point.name for point in panel.drawn] == ["majority"]
     assert [point.name for point in panel.others] == ["ffs"]
     assert panel.best.name == "majority"
+
+
+def test_long_names_are_cut_in_pictures_and_stay_apart(put):
+    long = "a-setting-with-a-long-name"
+    config = [{long: {"inner": value}} for value in ("one", "two")]
+    runs = [put("ffs", place, 3, 10, config=keys) for place, keys in enumerate(config, 1)]
+    (panel,) = panels([*runs, put("ffs", 1, 3, 10, name="another", config={"seed": 123456789})])
+    shorts = _shorts(panel.drawn)
+    assert len(set(shorts)) == 3
+    assert all(len(short) <= 24 for short in shorts)
+    assert [("\u2026" in short) for short in shorts] == [True, True, False]
+    points = accuracy(panel, "decoded")["layer"]
+    told = [one["told"] for one in points[0]["data"]["values"]]
+    assert all(line.startswith(f"{point.name}: ") for line, point in zip(told, panel.drawn, strict=True))
 
 
 def test_runs_without_results_are_in_no_panel(put, write_run):

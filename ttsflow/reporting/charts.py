@@ -25,7 +25,11 @@ _MEANING = "bars: 95 % Wilson intervals; steps: the front; dashes: plain samplin
 
 def accuracy(panel: Panel, cost: str, *, width: int = 310, height: int = 250) -> Spec:
     """Return accuracy against one cost: runs with their intervals, the front, and the plain strategies."""
-    records = [_record(point, cost, panel) for point in panel.drawn]
+    shorts = _shorts(panel.drawn)
+    records = [
+        {**_record(point, cost, panel), "short": short}
+        for point, short in zip(panel.drawn, shorts, strict=True)
+    ]
     front = [record for record in records if record["front"]]
     # Plain ones first, so that they have one colour in every picture, that of the dashed line.
     strategies = list(dict.fromkeys(p.run.strategy for p in sorted(panel.drawn, key=lambda p: not p.plain)))
@@ -90,9 +94,22 @@ def _record(point: Point, cost: str, panel: Panel) -> Spec:
         "high": high,
         "strategy": point.run.strategy,
         "front": on_front,
-        "short": point.name.removeprefix(point.run.strategy).strip()[:_NAME],
         "told": f"{told}, on the front" if on_front else told,
     }
+
+
+def _shorts(points: Sequence[Point]) -> list[str]:
+    """Return what stands beside the marks: names without the strategy, with an ellipsis where they are long.
+
+    The ellipsis is at the end, or in the middle where several begin alike.
+    """
+    rest = [point.name.removeprefix(point.run.strategy).strip() for point in points]
+    cut = [text if len(text) <= _NAME else f"{text[: _NAME - 1]}\u2026" for text in rest]
+    half = _NAME // 2
+    return [
+        short if short == text or cut.count(short) == 1 else f"{text[: half - 1]}\u2026{text[-half:]}"
+        for short, text in zip(cut, rest, strict=True)
+    ]
 
 
 def _plain_lines(panel: Panel, cost: str, x: Spec, y: Spec) -> list[Spec]:

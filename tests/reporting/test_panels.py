@@ -1,5 +1,8 @@
 """Runs side by side: panels, fronts, what plain sampling comes to at equal tokens, and who is compared."""
 
+import dataclasses
+import re
+
 import pytest
 
 from ttsflow.analysis.compare import compare
@@ -7,6 +10,7 @@ from ttsflow.analysis.runs import read_run, read_runs
 from ttsflow.config import compose
 from ttsflow.metrics import paired_bootstrap
 from ttsflow.reporting.charts import _plain_lines, _shorts, accuracy
+from ttsflow.reporting.drawing import svg_file
 from ttsflow.reporting.panels import panels
 from ttsflow.run import run_config
 
@@ -36,7 +40,7 @@ def test_each_set_of_problems_has_a_panel_of_its_own(put):
     found = panels([put("majority", 1, 3, 10), put("ffs", 1, 3, 10), put("ffs", 2, 3, 10, config=other)])
     assert [len(panel.points) for panel in found] == [2, 1]
     assert [panel.title for panel in found] == ["sums", "sums terms=9"]
-    assert found[0].engines == "fake"
+    assert found[0].engines == "fake (virtual clock)"
 
 
 def test_runs_that_are_not_whole_are_not_drawn(put):
@@ -59,6 +63,41 @@ def test_long_names_are_cut_in_pictures_and_stay_apart(put):
     points = accuracy(panel, "decoded")["layer"]
     told = [one["told"] for one in points[0]["data"]["values"]]
     assert all(line.startswith(f"{point.name}: ") for line, point in zip(told, panel.drawn, strict=True))
+
+
+def test_ties_are_told(put):
+    (panel,) = panels(
+        [put("majority", 4, 4, 40), put("ffs", 4, 4, 30), put("beam", 4, 4, 30), put("a", 1, 3, 9)]
+    )
+    assert panel.best.name == "ffs"
+    assert [point.name for point in panel.tied] == ["majority", "beam"]
+    assert panel.fronts["decoded"] == ["a", "ffs", "beam"]
+    assert panel.clock == " (virtual clock)"
+    assert panel.engines == "fake (virtual clock)"
+
+
+def test_where_nothing_is_right_nothing_is_the_best(put):
+    (panel,) = panels([put("majority", 4, 0, 40), put("ffs", 4, 0, 30)])
+    assert (panel.best, panel.tied, panel.pairs) == (None, [], ())
+    assert len(panel.drawn) == 2
+
+
+@pytest.mark.parametrize(
+    ("tokens", "ticks"),
+    [((52, 148), {"60", "100", "140"}), ((0.2, 4000), {"1", "1k"}), ((29_000, 31_000), {"30k"})],
+)
+def test_ticks_are_plain_numbers(put, tokens, ticks):
+    runs = [put("ffs", place, 3, 10, name=f"r{place}") for place in range(len(tokens))]
+    runs = [
+        dataclasses.replace(
+            run, rows={name: dataclasses.replace(row, decoded=cost) for name, row in run.rows.items()}
+        )
+        for run, cost in zip(runs, tokens, strict=True)
+    ]
+    (panel,) = panels(runs)
+    texts = re.findall(r"<text[^>]*>([^<]*)</text>", svg_file(accuracy(panel, "decoded")))
+    assert ticks <= set(texts)
+    assert not any(re.fullmatch(r"[\d.]+(e.*|m)", text) for text in texts)
 
 
 def test_runs_without_results_are_in_no_panel(put, write_run):

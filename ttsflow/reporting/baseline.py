@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ttsflow.analysis.clock import virtual_clock
 from ttsflow.analysis.measures import COSTS, Measures, front
 from ttsflow.analysis.runs import Run
 from ttsflow.analysis.settings import same_setting
@@ -36,6 +37,11 @@ class Point:
     def plain(self) -> bool:
         """Whether it is one of those that others are compared with."""
         return self.run.strategy in PLAIN
+
+    @property
+    def virtual(self) -> bool:
+        """Whether its seconds are those of a virtual clock."""
+        return virtual_clock(self.run)
 
 
 @dataclass(frozen=True, slots=True)

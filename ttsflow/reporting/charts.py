@@ -19,7 +19,9 @@ __all__ = ["accuracy", "main_picture", "timeline"]
 _NAMED, _MOMENTS, _PANELS, _NAME = 24, 250, 6, 24
 _SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-right")
 #: Above this ratio of the dearest to the cheapest, an axis is logarithmic.
-_WIDE, _THOUSAND = 5, 1000
+_WIDE = 5
+#: A tick in words of Vega: 1.5k and 60, not 6e+1, and 0.4, not 400m. Those that an axis leaves empty stay so.
+_TICK = "datum.label === '' ? '' : format(datum.value, abs(datum.value) >= 1000 ? '~s' : '~r')"
 _MEANING = "bars: 95 % Wilson intervals; steps: the front; dashes: plain sampling, mixed to equal cost"
 
 
@@ -33,7 +35,7 @@ def accuracy(panel: Panel, cost: str, *, width: int = 310, height: int = 250) ->
     front = [record for record in records if record["front"]]
     # Plain ones first, so that they have one colour in every picture, that of the dashed line.
     strategies = list(dict.fromkeys(p.run.strategy for p in sorted(panel.drawn, key=lambda p: not p.plain)))
-    x, y = _cost_axis([record["cost"] for record in records], cost), _share_axis("accuracy")
+    x, y = _cost_axis([record["cost"] for record in records], cost, panel.clock), _share_axis("accuracy")
     legend = {"orient": "bottom", "columns": max(1, width // 130), "symbolLimit": 0, "symbolOpacity": 1}
     colour = _of_strategy(strategies, COLOURS, legend=legend)
     few = len(records) <= _NAMED
@@ -69,12 +71,12 @@ def _of_strategy(strategies: Sequence[str], values: Sequence[str], **rest: Any) 
     return field("strategy", "nominal", title=None, scale=scale, **rest)
 
 
-def _cost_axis(prices: Sequence[float], cost: str) -> Spec:
+def _cost_axis(prices: Sequence[float], cost: str, clock: str = "") -> Spec:
     wide = min(prices) > 0 and max(prices) / min(prices) > _WIDE
     scale = {"type": "log", "nice": False} if wide else {"zero": False, "nice": True}
-    # 0.4 would be 400m there, which reads as minutes.
-    axis = {"format": "~s" if max(prices) >= _THOUSAND else "~g", "tickCount": 5, "labelOverlap": "greedy"}
-    return field("cost", title=f"{COSTS[cost]} per question", scale={**scale, "padding": 14}, axis=axis)
+    axis = {"labelExpr": _TICK, "tickCount": 5, "labelOverlap": "greedy"}
+    title = f"{COSTS[cost]} per question{clock if cost == 'seconds' else ''}"
+    return field("cost", title=title, scale={**scale, "padding": 14}, axis=axis)
 
 
 def _share_axis(name: str) -> Spec:
@@ -181,6 +183,6 @@ def _steps(records: list[Spec], title: str, width: int) -> Spec:
         legend={"orient": "top"},
     )
     x = field("seconds", title="seconds on the engine's clock", axis={"tickCount": 5})
-    y = field("count", title=title, axis={"tickCount": 4, "format": "~s"})
+    y = field("count", title=title, axis={"tickCount": 4, "labelExpr": _TICK})
     style = {"interpolate": "step-before", "strokeWidth": 1.3}
     return {"width": width, "height": 110, **layer(records, "line", style, x=x, y=y, color=colour)}

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from ttsflow.analysis.clock import clock_note, virtual_clock
 from ttsflow.analysis.compare import Comparison, compare
 from ttsflow.analysis.measures import COSTS, front, measure
 from ttsflow.analysis.runs import Run
@@ -50,8 +51,21 @@ class Panel:
 
     @property
     def best(self) -> Point | None:
-        """The run with the highest accuracy, the cheapest of equal ones."""
-        return _best(self.drawn)
+        """The run with the highest accuracy, the cheapest of equal ones; None where nothing is right."""
+        return _best([point for point in self.drawn if point.measures.correct])
+
+    @property
+    def tied(self) -> list[Point]:
+        """The other runs that are as accurate as the best one."""
+        best = self.best
+        if best is None:
+            return []
+        return [p for p in self.drawn if p is not best and p.measures.accuracy == best.measures.accuracy]
+
+    @property
+    def clock(self) -> str:
+        """What is to be known of the seconds of the drawn runs; empty for those of a real clock."""
+        return clock_note(point.virtual for point in self.drawn)
 
 
 def panels(runs: Sequence[Run]) -> list[Panel]:
@@ -123,7 +137,8 @@ def _panel(runs: Sequence[Run], title: str) -> Panel:
 def _engine(run: Run) -> str:
     settings = run.config.get("engine")
     model = settings.get("model") if isinstance(settings, Mapping) else None
-    return f"{run.engine} ({model})" if model else run.engine
+    name = f"{run.engine} ({model})" if model else run.engine
+    return name + clock_note([virtual_clock(run)])
 
 
 def _front(points: Sequence[Point], cost: str) -> list[str]:
@@ -144,7 +159,7 @@ def _pairs(points: Sequence[Point], rungs: Mapping[str, Sequence[Rung]]) -> list
     Without a plain one, or where that is the best, it is the best run of another strategy, or the next best.
     """
     best = _best(points)
-    if best is None:
+    if best is None or not best.measures.correct:
         return []
     setting = same_setting(best.run)
     baseline = {

@@ -73,6 +73,19 @@ def test_what_a_run_has_not_is_not_in_its_name(write_run):
     assert names(runs[3:]) == ["auto", "auto budget.run.tokens=500", "majority engine.pool=x", "majority"]
 
 
+def test_a_budget_explains_what_it_is_counted_in(write_run):
+    def run(name, budget, cost):
+        choices = {"strategy": "ffs", "task": "sums", "engine": "fake", "budget": budget, "cost": cost}
+        return read_run(write_run(name, ROWS, strategy="ffs", config={"choices": choices}))
+
+    runs = [run("a", "none", "default"), run("b", "dollar_cap", "money")]
+    assert names(runs) == ["ffs budget=none", "ffs budget=dollar_cap"]
+    assert names([*runs, run("c", "none", "money")])[::2] == [
+        "ffs budget=none cost=default",
+        "ffs budget=none cost=money",
+    ]
+
+
 def test_equal_runs_are_told_apart_by_their_folders(write_run):
     folders = [write_run(name, ROWS) for name in "ab"]
     assert names([read_run(folder) for folder in folders]) == [f"majority ({folder})" for folder in folders]

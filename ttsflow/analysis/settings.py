@@ -140,7 +140,12 @@ def _telling(leaves: Sequence[Mapping[str, Any]], places: Sequence[int], keys: S
 
 
 def _file(leaves: Mapping[str, Any], key: str) -> str | None:
-    """Return which file of its group a setting comes from; the choices themselves come from none."""
+    """Return which file a setting comes from: that of its group; a budget brings the file of its costs.
+
+    The other choices themselves come from none.
+    """
+    if key == "choices.cost":
+        return _shown(leaves, "choices.budget")
     return _shown(leaves, f"choices.{_root(key)}") if _root(key) not in ("choices", "strategy") else None
 
 

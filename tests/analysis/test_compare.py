@@ -97,6 +97,37 @@ def test_the_command_prints_it(pair, capsys):
     assert "choices.strategy" in shown
 
 
+def test_a_run_against_itself_has_its_folder_once(pair, capsys):
+    assert cli.main(["compare", str(pair[0]), str(pair[0])]) == 0
+    shown = capsys.readouterr().out
+    assert f"A  ffs ({pair[0]}): accuracy" in shown
+    assert f"[{pair[0]}]" not in shown
+
+
+def test_one_of_many_without_an_answer_is_seen(write_run, capsys):
+    rows = {f"q{n}": {"correct": True, "outcome": "answered" if n else "abstained"} for n in range(258)}
+    folders = [str(write_run(name, rows)) for name in ("one", "other")]
+    assert cli.main(["compare", *folders]) == 0
+    assert capsys.readouterr().out.count("answered 99.6%") == 2
+
+
+@pytest.mark.parametrize(
+    ("engines", "said"),
+    [
+        (("fake", "replay"), " (virtual clock)"),
+        (("vllm", "sim"), " (partly of a virtual clock)"),
+        (("vllm", "not-installed"), ""),
+    ],
+)
+def test_seconds_of_a_virtual_clock_are_told(write_run, capsys, engines, said):
+    folders = [
+        str(write_run(name, FIRST, config={"engine": {"use": engine}}))
+        for name, engine in zip(("one", "other"), engines, strict=True)
+    ]
+    assert cli.main(["compare", *folders]) == 0
+    assert f"\nseconds{said} " in capsys.readouterr().out
+
+
 def test_the_command_prints_json(pair, capsys):
     assert cli.main(["compare", *map(str, pair), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)

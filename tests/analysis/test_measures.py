@@ -62,7 +62,8 @@ def test_quantiles_are_those_of_numpy(tmp_path_factory, seconds):
 @given(st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), max_size=12))
 def test_the_front_is_what_no_other_beats(points):
     kept = front(points)
-    assert [points[place][0] for place in kept] == sorted({points[place][0] for place in kept})
+    assert [points[place][0] for place in kept] == sorted(points[place][0] for place in kept)
+    assert len(kept) == len(set(kept)) == sum(points.count(one) for one in {points[place] for place in kept})
 
     def beats(one, other):
         return one[0] <= other[0] and one[1] >= other[1] and one != other
@@ -70,3 +71,9 @@ def test_the_front_is_what_no_other_beats(points):
     alone = {point for point in points if not any(beats(other, point) for other in points)}
     assert {points[place] for place in kept} == alone
     assert not any(beats(points[a], points[b]) for a, b in product(kept, kept))
+
+
+def test_costs_that_differ_by_rounding_are_the_same():
+    """The better of them is on the front, whichever is cheaper by a hair; equal ones are both."""
+    assert front([(100.0, 0.4), (100.00001, 0.7), (200.0, 0.7), (50.0, 0.1)]) == [3, 1]
+    assert front([(100.00001, 0.7), (100.0, 0.7), (300.0, 0.8)]) == [1, 0, 2]

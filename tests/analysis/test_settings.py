@@ -42,6 +42,50 @@ def test_settings_that_go_together_are_named_once(write_run):
     assert names(runs) == ["majority n=2", "majority n=4"]
 
 
+def test_what_a_run_has_not_is_not_in_its_name(write_run):
+    """A file of a group explains its settings; an empty or missing one says nothing."""
+
+    def run(name, strategy, choice=None, **config):
+        choices = {"strategy": strategy, "task": "sums", "engine": "fake"} | (
+            {"cost": choice} if choice else {}
+        )
+        return read_run(write_run(name, ROWS, strategy=strategy, config={"choices": choices, **config}))
+
+    money = {"money": {"use": "money", "prompt": 1.0, "decoded": 2.0}}
+    runs = [
+        run("a", "short", "default", cost={}),
+        run("b", "short", "money", cost=money),
+        run("c", "short", "money", cost={"money": {**money["money"], "prompt": 9.0}}),
+        run("d", "auto", "default", cost={}, budget={"run": {}}),
+        run("e", "auto", "default", cost={}, budget={"run": {"tokens": 500}}),
+        run("f", "majority", "default", cost={}, engine={"use": "fake", "pool": "x"}),
+        run("g", "majority", "default", cost={}, limit=None),
+    ]
+    assert names(runs) == [
+        "short cost=default",
+        "short cost=money cost.money.prompt=1.0",
+        "short cost=money cost.money.prompt=9.0",
+        "auto cost=default",
+        "auto budget.run.tokens=500 cost=default",
+        "majority engine.pool=x cost=default",
+        "majority cost=default",
+    ]
+    assert names(runs[3:]) == ["auto", "auto budget.run.tokens=500", "majority engine.pool=x", "majority"]
+
+
+def test_a_budget_explains_what_it_is_counted_in(write_run):
+    def run(name, budget, cost):
+        choices = {"strategy": "ffs", "task": "sums", "engine": "fake", "budget": budget, "cost": cost}
+        return read_run(write_run(name, ROWS, strategy="ffs", config={"choices": choices}))
+
+    runs = [run("a", "none", "default"), run("b", "dollar_cap", "money")]
+    assert names(runs) == ["ffs budget=none", "ffs budget=dollar_cap"]
+    assert names([*runs, run("c", "none", "money")])[::2] == [
+        "ffs budget=none cost=default",
+        "ffs budget=none cost=money",
+    ]
+
+
 def test_equal_runs_are_told_apart_by_their_folders(write_run):
     folders = [write_run(name, ROWS) for name in "ab"]
     assert names([read_run(folder) for folder in folders]) == [f"majority ({folder})" for folder in folders]

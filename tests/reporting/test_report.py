@@ -206,6 +206,24 @@ def test_a_high_rate_of_cut_candidates_is_marked(write_run, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("count", "right", "said"),
+    [
+        (2, True, "majority n=0 has the highest accuracy, together with majority n=1: 50.0"),
+        (4, True, "has the highest accuracy, together with 3 others: 50.0"),
+        (2, False, "No complete run has a right answer to any question."),
+    ],
+)
+def test_the_headline_tells_of_ties(write_run, tmp_path, count, right, said):
+    folders = [write_run(f"run{n}", {"a": right, "b": False}, n=n) for n in range(count)]
+    report(folders, tmp_path / "page.html")
+    text = Outline((tmp_path / "page.html").read_text()).text
+    assert said in text
+    assert ("highest accuracy" in text) is right
+    assert "Accuracy against seconds (virtual clock)" in text
+
+
+@pytest.mark.slow
 def test_joules_have_a_picture_where_they_are_known(write_run, tmp_path):
     rows = {name: {"correct": True, "usage": {"joules": 3.0}} for name in "ab"}
     report([write_run("run", rows)], tmp_path / "page.html")

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from ttsflow.analysis.clock import clock_note, virtual_clock
 from ttsflow.analysis.measures import COSTS, Measures, measure
 from ttsflow.analysis.runs import Row, Run, one_run
 from ttsflow.analysis.settings import Difference, differences, names
@@ -35,7 +36,8 @@ class Comparison:
     ``measures`` are of the shared questions alone. ``difference`` is first - second in accuracy over the
     ``graded`` of them, with a paired bootstrap interval over questions; ``p_value`` that of the exact McNemar
     test. ``only_first`` and ``only_second`` are the questions that one alone has right. ``ratios`` are
-    what a question took in the first, divided by that in the second. ``notes`` say what else is to be known.
+    what a question took in the first, divided by that in the second; ``clock`` says whether seconds are
+    virtual, and is empty where none are. ``notes`` say what else is to be known.
     """
 
     first: str
@@ -51,6 +53,7 @@ class Comparison:
     only_first: tuple[str, ...]
     only_second: tuple[str, ...]
     ratios: Mapping[str, Interval]
+    clock: str
     settings: tuple[Difference, ...]
     notes: tuple[str, ...]
 
@@ -88,6 +91,7 @@ def compare(first: Run, second: Run, labels: tuple[str, str] | None = None) -> C
         only_first=won,
         only_second=lost,
         ratios=_ratios(pairs),
+        clock=clock_note(map(virtual_clock, (first, second))),
         settings=tuple(differences(first, second)),
         notes=tuple(notes),
     )
@@ -174,14 +178,16 @@ def show_comparison(found: Comparison) -> None:
 
 
 def _print_accuracy(console: Console, found: Comparison) -> None:
+    # A name that needs its folder to be told apart has it already.
     named = [
-        f"{name} [{folder}]" for name, folder in zip((found.first, found.second), found.folders, strict=True)
+        name if name.endswith(f"({folder})") else f"{name} [{folder}]"
+        for name, folder in zip((found.first, found.second), found.folders, strict=True)
     ]
     for letter, name, one in zip("AB", named, found.measures, strict=True):
         told = "no accuracy"
         if one.accuracy is not None and one.interval is not None:
             told = f"accuracy {one.accuracy:.3f} ({one.interval[0]:.3f}-{one.interval[1]:.3f})"
-        console.print(Text(f"{letter}  {_plain(name)}: {told}, answered {one.coverage or 0:.0%}"))
+        console.print(Text(f"{letter}  {_plain(name)}: {told}, answered {one.coverage or 0:.1%}"))
     console.print(Text(f"on {found.shared} shared questions, {found.graded} of them graded in both"))
     if found.difference is not None and found.p_value is not None:
         gain, low, high = found.difference
@@ -205,7 +211,7 @@ def _print_costs(console: Console, found: Comparison) -> None:
     for cost, (ratio, low, high) in found.ratios.items():
         means = (getattr(one, cost) for one in found.measures)
         cells = (*(f"{mean:,.1f}" for mean in means), f"{ratio:.2f}", f"{low:.2f}-{high:.2f}")
-        table.add_row(COSTS[cost], *cells)
+        table.add_row(COSTS[cost] + (found.clock if cost == "seconds" else ""), *cells)
     console.print(table)
     console.print()
 

@@ -20,6 +20,8 @@ COSTS = {
 }
 #: A share of cut candidates above this is worth a warning: the limit is part of what was measured.
 MOST_TRUNCATED = 0.05
+#: Costs that differ by less than this share are the same: sums of the same tokens in another order.
+_SAME_COST = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,15 +82,21 @@ def measure(run: Run) -> Measures:
 def front(points: Iterable[tuple[float, float]]) -> list[int]:
     """Return which of the (cost, gain) points are not beaten: none costs at most as much and gains more.
 
-    They are in order of cost, the first of equal ones alone.
+    Costs that differ by less than a millionth are the same. The points are in order of cost; of those that
+    are equal in both all are there.
     """
-    numbered = sorted(enumerate(points), key=lambda one: (one[1][0], -one[1][1]))
-    kept, best = [], -math.inf
-    for number, (_, gain) in numbered:
-        if gain > best:
-            kept.append(number)
-            best = gain
-    return kept
+    kept: list[tuple[int, float, float]] = []
+    for number, (cost, gain) in sorted(enumerate(points), key=lambda one: (one[1][0], -one[1][1])):
+        if kept and gain == kept[-1][2] and not _dearer(cost, kept[-1][1]):
+            kept.append((number, cost, gain))
+        elif not kept or gain > kept[-1][2]:
+            kept = [one for one in kept if _dearer(cost, one[1])]
+            kept.append((number, cost, gain))
+    return [number for number, _, _ in kept]
+
+
+def _dearer(cost: float, other: float) -> bool:
+    return cost > other and not math.isclose(cost, other, rel_tol=_SAME_COST)
 
 
 def _joules(rows: Sequence[Row]) -> list[float]:

@@ -70,7 +70,9 @@ def differences(first: Run, second: Run) -> list[Difference]:
 def names(runs: Sequence[Run]) -> list[str]:
     """Return a name for each run: its strategy, and the settings in which it differs from others.
 
-    Settings that go together are named once; where runs have equal settings, their folders tell them apart.
+    What differs among the runs of its strategy comes first, then what differs among all. Settings that go
+    together are named once; what a run has not, or has empty, is not in its name. Where names would be equal,
+    folders tell the runs apart.
     """
     leaves = [dotted(run.config) for run in runs]
     every = _ordered({key: None for one in leaves for key in one})
@@ -79,12 +81,13 @@ def names(runs: Sequence[Run]) -> list[str]:
     for strategy in dict.fromkeys(run.strategy for run in runs):
         mine = [place for place, run in enumerate(runs) if run.strategy == strategy and run.config]
         keys = _telling(leaves, mine, every)
-        patterns = {tuple(_shown(one, key) for one in leaves) for key in keys}
+        patterns = {tuple(_said(one, key) for one in leaves) for key in keys}
         for key in _telling(leaves, [place for place, run in enumerate(runs) if run.config], common):
-            if key not in keys and tuple(_shown(one, key) for one in leaves) not in patterns:
+            if key not in keys and tuple(_said(one, key) for one in leaves) not in patterns:
                 keys.append(key)
         for place in mine:
-            told[place] = [f"{_short(key)}={_shown(leaves[place], key) or '-'}" for key in keys]
+            known = [(key, _said(leaves[place], key)) for key in keys]
+            told[place] = [f"{_short(key)}={value}" for key, value in known if value is not None]
     labels = [" ".join([run.strategy, *words]) for run, words in zip(runs, told, strict=True)]
     often = Counter(labels)
     return [
@@ -119,16 +122,36 @@ def _ordered(keys: Iterable[str]) -> list[str]:
 
 
 def _telling(leaves: Sequence[Mapping[str, Any]], places: Sequence[int], keys: Sequence[str]) -> list[str]:
-    """Return the keys in which the runs at ``places`` differ, one of those that go together."""
+    """Return the keys in which the runs at ``places`` differ, one of those that go together.
+
+    Another file of a group explains the settings in it: they count where runs with one file differ.
+    """
     found: dict[tuple[str | None, ...], str] = {}
     for key in keys:
-        pattern = tuple(_shown(leaves[place], key) for place in places)
-        if len(set(pattern)) > 1:
-            found.setdefault(pattern, key)
+        alike: dict[str | None, set[str | None]] = {}
+        for place in places:
+            alike.setdefault(_file(leaves[place], key), set()).add(_said(leaves[place], key))
+        if any(len(values) > 1 for values in alike.values()):
+            found.setdefault(tuple(_said(leaves[place], key) for place in places), key)
     # The strategy's own tree follows from its variables, where these tell the runs apart.
     plain = [key for key in found.values() if _root(key) != "strategy"]
-    apart = len({tuple(_shown(leaves[place], key) for key in plain) for place in places}) == len(places)
+    apart = len({tuple(_said(leaves[place], key) for key in plain) for place in places}) == len(places)
     return plain if apart else list(found.values())
+
+
+def _file(leaves: Mapping[str, Any], key: str) -> str | None:
+    """Return which file a setting comes from: that of its group; a budget brings the file of its costs.
+
+    The other choices themselves come from none.
+    """
+    if key == "choices.cost":
+        return _shown(leaves, "choices.budget")
+    return _shown(leaves, f"choices.{_root(key)}") if _root(key) not in ("choices", "strategy") else None
+
+
+def _said(leaves: Mapping[str, Any], key: str) -> str | None:
+    """Return a value as it is written in a name; None where there is nothing to say."""
+    return None if leaves.get(key) in (None, "", {}, []) else _shown(leaves, key)
 
 
 def _short(key: str) -> str:

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 
-from ttsflow.analysis.measures import COSTS, Measures
+from ttsflow.analysis.clock import virtual_clock
+from ttsflow.analysis.measures import COSTS, Measures, front
 from ttsflow.analysis.runs import Run
 from ttsflow.analysis.settings import same_setting
 from ttsflow.metrics import resampled
 
-__all__ = ["PLAIN", "Against", "Point", "Rung", "curves", "gains"]
+__all__ = ["PLAIN", "Against", "Point", "Rung", "curves", "frontier", "gains"]
 
 #: Strategies that decide nothing on the way: one sample, or a vote over n of them.
 PLAIN = ("single", "majority")
@@ -37,12 +38,20 @@ class Point:
         """Whether it is one of those that others are compared with."""
         return self.run.strategy in PLAIN
 
+    @property
+    def virtual(self) -> bool:
+        """Whether its seconds are those of a virtual clock."""
+        return virtual_clock(self.run)
+
 
 @dataclass(frozen=True, slots=True)
 class Rung:
-    """One plain strategy at one n: by question how often it was right and its tokens, means over seeds."""
+    """One plain strategy at one n: by question how often it was right and its tokens, means over seeds.
 
-    name: str
+    ``names`` are those of its runs.
+    """
+
+    names: tuple[str, ...]
     correct: Mapping[str, float]
     decoded: Mapping[str, float]
     costs: Mapping[str, float | None]
@@ -68,7 +77,8 @@ def curves(points: Sequence[Point]) -> dict[str, list[Rung]]:
     alike: dict[str, dict[str, list[Point]]] = defaultdict(lambda: defaultdict(list))
     for point in points:
         if point.plain:
-            chosen = f"{point.run.config.get('strategy')} {point.run.config.get('variables')}"
+            config = point.run.config
+            chosen = f"{point.run.strategy} {config.get('strategy')} {config.get('variables')}"
             alike[same_setting(point.run)][chosen].append(point)
     return {
         setting: sorted(map(_rung, groups.values()), key=lambda rung: rung.costs["decoded"] or 0.0)
@@ -87,7 +97,7 @@ def _rung(points: Sequence[Point]) -> Rung:
     known = {cost: [getattr(point.measures, cost) for point in points] for cost in COSTS}
     right = {name: _mean(values) for name, values in correct.items()}
     return Rung(
-        name=points[0].name,
+        names=tuple(point.name for point in points),
         correct=right,
         decoded={name: _mean(values) for name, values in decoded.items()},
         costs={cost: None if None in values else _mean(values) for cost, values in known.items()},
@@ -98,8 +108,9 @@ def _rung(points: Sequence[Point]) -> Rung:
 def gains(points: Sequence[Point], rungs: Mapping[str, Sequence[Rung]]) -> dict[str, Against]:
     """Return by name what every run that is not plain has above the plain ones at its own tokens.
 
-    Between two plain runs their share of questions is mixed so that the tokens are equal: some questions by
-    the cheaper one, the rest by the dearer one, which anyone could do. Above the dearest it is that one.
+    Of the plain ones those on their ``frontier`` count, over the shared questions. Between two of them some
+    questions go to the cheaper one, the rest to the dearer one, so that the tokens are equal, which anyone
+    could do. Above the dearest it is that one.
     A run cheaper than the cheapest has none, and one without a plain run of its setting.
     """
     waiting: dict[tuple[str, ...], list[tuple[str, list[float], float, float]]] = defaultdict(list)
@@ -129,14 +140,31 @@ def gains(points: Sequence[Point], rungs: Mapping[str, Sequence[Rung]]) -> dict[
     return found
 
 
+def frontier(steps: Iterable[tuple[float, float, Rung]]) -> list[tuple[float, float, Rung]]:
+    """Return the (cost, accuracy, rung) that are the best of plain sampling at their cost, cheapest first.
+
+    One that another matches or beats for as much or less is no baseline: a single sample of a pool of n
+    costs what the vote over all n costs.
+    """
+    known = list(steps)
+    kept: list[tuple[float, float, Rung]] = []
+    for place in front((cost, accuracy) for cost, accuracy, _ in known):
+        if not kept or known[place][1] > kept[-1][1]:
+            kept.append(known[place])
+    return kept
+
+
 def _mixed(ladder: Sequence[Rung], shared: Sequence[str], decoded: float) -> tuple[list[float], float] | None:
     """Return how often each question is right for so many tokens, and the share of the tokens it takes."""
-    steps = sorted(((_mean([rung.decoded[name] for name in shared]), rung) for rung in ladder), key=_first)
-    cost, cheapest = steps[0]
-    if decoded < cost * (1 - 1e-9):
+    steps = frontier(
+        (_mean([rung.decoded[name] for name in shared]), _mean([rung.correct[name] for name in shared]), rung)
+        for rung in ladder
+    )
+    cost, _, cheapest = steps[0]
+    if decoded < cost * (1 - 1e-6):
         return None
     low, high, weight = cheapest, cheapest, 0.0
-    for (before, one), (after, other) in pairwise(steps):
+    for (before, _, one), (after, _, other) in pairwise(steps):
         if before <= decoded:
             low, high = one, other
             weight = min(1.0, (decoded - before) / (after - before)) if after > before else 1.0
@@ -145,10 +173,6 @@ def _mixed(ladder: Sequence[Rung], shared: Sequence[str], decoded: float) -> tup
     right = [(1 - weight) * low.correct[name] + weight * high.correct[name] for name in shared]
     last = steps[-1][0]
     return right, min(1.0, last / decoded) if decoded else 1.0
-
-
-def _first(step: tuple[float, Rung]) -> float:
-    return step[0]
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
 from ttsflow.analysis.measures import COSTS
-from ttsflow.reporting.baseline import Point
+from ttsflow.reporting.baseline import Point, Rung, frontier
 from ttsflow.reporting.drawing import COLOURS, INK, Spec, cycled, field, layer
 from ttsflow.reporting.panels import Panel
 from ttsflow.timeline import Moment
@@ -19,17 +19,23 @@ __all__ = ["accuracy", "main_picture", "timeline"]
 _NAMED, _MOMENTS, _PANELS, _NAME = 24, 250, 6, 24
 _SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-right")
 #: Above this ratio of the dearest to the cheapest, an axis is logarithmic.
-_WIDE, _THOUSAND = 5, 1000
+_WIDE = 5
+#: A tick in words of Vega: 1.5k and 60, not 6e+1, and 0.4, not 400m. Those that an axis leaves empty stay so.
+_TICK = "datum.label === '' ? '' : format(datum.value, abs(datum.value) >= 1000 ? '~s' : '~r')"
 _MEANING = "bars: 95 % Wilson intervals; steps: the front; dashes: plain sampling, mixed to equal cost"
 
 
 def accuracy(panel: Panel, cost: str, *, width: int = 310, height: int = 250) -> Spec:
     """Return accuracy against one cost: runs with their intervals, the front, and the plain strategies."""
-    records = [_record(point, cost, panel) for point in panel.drawn]
+    shorts = _shorts(panel.drawn)
+    records = [
+        {**_record(point, cost, panel), "short": short}
+        for point, short in zip(panel.drawn, shorts, strict=True)
+    ]
     front = [record for record in records if record["front"]]
     # Plain ones first, so that they have one colour in every picture, that of the dashed line.
     strategies = list(dict.fromkeys(p.run.strategy for p in sorted(panel.drawn, key=lambda p: not p.plain)))
-    x, y = _cost_axis([record["cost"] for record in records], cost), _share_axis("accuracy")
+    x, y = _cost_axis([record["cost"] for record in records], cost, panel.clock), _share_axis("accuracy")
     legend = {"orient": "bottom", "columns": max(1, width // 130), "symbolLimit": 0, "symbolOpacity": 1}
     colour = _of_strategy(strategies, COLOURS, legend=legend)
     few = len(records) <= _NAMED
@@ -65,12 +71,12 @@ def _of_strategy(strategies: Sequence[str], values: Sequence[str], **rest: Any) 
     return field("strategy", "nominal", title=None, scale=scale, **rest)
 
 
-def _cost_axis(prices: Sequence[float], cost: str) -> Spec:
+def _cost_axis(prices: Sequence[float], cost: str, clock: str = "") -> Spec:
     wide = min(prices) > 0 and max(prices) / min(prices) > _WIDE
     scale = {"type": "log", "nice": False} if wide else {"zero": False, "nice": True}
-    # 0.4 would be 400m there, which reads as minutes.
-    axis = {"format": "~s" if max(prices) >= _THOUSAND else "~g", "tickCount": 5, "labelOverlap": "greedy"}
-    return field("cost", title=f"{COSTS[cost]} per question", scale={**scale, "padding": 14}, axis=axis)
+    axis = {"labelExpr": _TICK, "tickCount": 5, "labelOverlap": "greedy"}
+    title = f"{COSTS[cost]} per question{clock if cost == 'seconds' else ''}"
+    return field("cost", title=title, scale={**scale, "padding": 14}, axis=axis)
 
 
 def _share_axis(name: str) -> Spec:
@@ -90,22 +96,42 @@ def _record(point: Point, cost: str, panel: Panel) -> Spec:
         "high": high,
         "strategy": point.run.strategy,
         "front": on_front,
-        "short": point.name.removeprefix(point.run.strategy).strip()[:_NAME],
         "told": f"{told}, on the front" if on_front else told,
     }
 
 
+def _shorts(points: Sequence[Point]) -> list[str]:
+    """Return what stands beside the marks: names without the strategy, with an ellipsis where they are long.
+
+    The ellipsis is at the end, or in the middle where several begin alike.
+    """
+    rest = [point.name.removeprefix(point.run.strategy).strip() for point in points]
+    cut = [text if len(text) <= _NAME else f"{text[: _NAME - 1]}\u2026" for text in rest]
+    half = _NAME // 2
+    return [
+        short if short == text or cut.count(short) == 1 else f"{text[: half - 1]}\u2026{text[-half:]}"
+        for short, text in zip(cut, rest, strict=True)
+    ]
+
+
 def _plain_lines(panel: Panel, cost: str, x: Spec, y: Spec) -> list[Spec]:
-    """Return a dashed line through the plain runs of each setting; mixtures of two lie on it."""
+    """Return a dashed line through the best plain runs of each setting; mixtures of two lie on it."""
     style = {"strokeDash": [5, 4], "color": COLOURS[0], "strokeWidth": 1.2, "opacity": 0.7}
     lines = [
-        _mixtures([(rung.costs[cost], rung.accuracy) for rung in rungs]) for rungs in panel.curves.values()
+        _mixtures([(price, right) for price, right, _ in frontier(_priced(rungs, cost))])
+        for rungs in panel.curves.values()
     ]
     return [layer(line, "line", style, x=x, y=y, order=field("cost")) for line in lines if len(line) > 1]
 
 
-def _mixtures(steps: Sequence[tuple[float | None, float]]) -> list[dict[str, float]]:
-    known = sorted((cost, right) for cost, right in steps if cost is not None)
+def _priced(rungs: Sequence[Rung], cost: str) -> Iterator[tuple[float, float, Rung]]:
+    for rung in rungs:
+        price = rung.costs[cost]
+        if price is not None:
+            yield price, rung.accuracy, rung
+
+
+def _mixtures(known: Sequence[tuple[float, float]]) -> list[dict[str, float]]:
     found = [{"cost": cost, "accuracy": right} for cost, right in known[:1]]
     for (cost, right), (dearer, better) in pairwise(known):
         # Straight between two costs, which is bent where the axis is logarithmic.
@@ -157,6 +183,6 @@ def _steps(records: list[Spec], title: str, width: int) -> Spec:
         legend={"orient": "top"},
     )
     x = field("seconds", title="seconds on the engine's clock", axis={"tickCount": 5})
-    y = field("count", title=title, axis={"tickCount": 4, "format": "~s"})
+    y = field("count", title=title, axis={"tickCount": 4, "labelExpr": _TICK})
     style = {"interpolate": "step-before", "strokeWidth": 1.3}
     return {"width": width, "height": 110, **layer(records, "line", style, x=x, y=y, color=colour)}

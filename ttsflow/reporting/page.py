@@ -79,7 +79,7 @@ def page(runs: Sequence[Run], found: Sequence[Panel], asked: Sequence[str]) -> s
 def _pictures(panel: Panel, number: int) -> list[dict[str, Any]]:
     return [
         {
-            "cost": COSTS[cost],
+            "cost": COSTS[cost] + (panel.clock if cost == "seconds" else ""),
             "front": panel.fronts[cost],
             "svg": svg(accuracy(panel, cost), f"p{number}{cost}"),
         }

@@ -1,16 +1,18 @@
-"""Runs put side by side: one panel for every set of problems."""
+"""Runs put side by side: one panel for every set of questions."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
+from ttsflow.analysis.clock import clock_note, virtual_clock
 from ttsflow.analysis.compare import Comparison, compare
 from ttsflow.analysis.measures import COSTS, front, measure
 from ttsflow.analysis.runs import Run
 from ttsflow.analysis.settings import dotted, names, same_setting
 from ttsflow.errors import DataError
-from ttsflow.reporting.baseline import Against, Point, Rung, curves, gains
+from ttsflow.reporting.baseline import Against, Point, Rung, curves, frontier, gains
 
 __all__ = ["Panel", "panels"]
 
@@ -19,7 +21,7 @@ _TITLE = 40  # characters of a setting in a title
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """All runs on one set of problems.
+    """All runs on one set of questions.
 
     ``drawn`` are the complete ones with an accuracy, which pictures, front and baseline are made of;
     ``others`` have results, but are partial or have no gold answers. ``curves`` are the plain runs of each
@@ -49,23 +51,56 @@ class Panel:
 
     @property
     def best(self) -> Point | None:
-        """The run with the highest accuracy, the cheapest of equal ones."""
-        return _best(self.drawn)
+        """The run with the highest accuracy, the cheapest of equal ones; None where nothing is right."""
+        return _best([point for point in self.drawn if point.measures.correct])
+
+    @property
+    def tied(self) -> list[Point]:
+        """The other runs that are as accurate as the best one."""
+        best = self.best
+        if best is None:
+            return []
+        return [p for p in self.drawn if p is not best and p.measures.accuracy == best.measures.accuracy]
+
+    @property
+    def clock(self) -> str:
+        """What is to be known of the seconds of the drawn runs; empty for those of a real clock."""
+        return clock_note(point.virtual for point in self.drawn)
 
 
 def panels(runs: Sequence[Run]) -> list[Panel]:
-    """Return a panel for each set of problems, largest first; runs without any result are in none."""
+    """Return a panel for each task and set of questions, that of most runs first.
+
+    Runs without any result are in none. A partial run belongs to the whole ones that have all its questions.
+    """
     tasks: dict[str, list[Run]] = {}
     for run in runs:
         if run.rows:
             asked = dotted({"task": run.config.get("task", run.task)})
             tasks.setdefault(repr(sorted(asked.items(), key=repr)), []).append(run)
-    groups = sorted(tasks.values(), key=len, reverse=True)
+    groups = [group for some in tasks.values() for group in _by_questions(some)]
+    groups.sort(key=len, reverse=True)
     return [_panel(group, title) for group, title in zip(groups, _titles(groups), strict=True)]
 
 
+def _by_questions(runs: Sequence[Run]) -> list[list[Run]]:
+    whole: dict[frozenset[str], set[Path]] = {}
+    partial: dict[frozenset[str], set[Path]] = {}
+    for run in runs:
+        kind = whole if run.status == "complete" else partial
+        kind.setdefault(frozenset(run.rows), set()).add(run.folder)
+    for questions, folders in sorted(partial.items(), key=lambda one: len(one[0]), reverse=True):
+        # The least that has all of them; partial runs of other runs that are not whole go together as well.
+        home = min((known for known in whole if questions <= known), key=len, default=questions)
+        whole.setdefault(home, set()).update(folders)
+    return [[run for run in runs if run.folder in folders] for folders in whole.values()]
+
+
 def _titles(groups: Sequence[Sequence[Run]]) -> list[str]:
-    """Return a title for each set of problems: the task, and the settings in which it differs from others."""
+    """Return a title for each set of questions: the task, and the settings in which it differs from others.
+
+    Where one task has several sets, the number of questions is told as well.
+    """
     settings = [dotted({"task": runs[0].config.get("task")}, "") for runs in groups]
     names = [runs[0].task for runs in groups]
     told = []
@@ -75,7 +110,12 @@ def _titles(groups: Sequence[Sequence[Run]]) -> list[str]:
         told.append(
             " ".join([name, *(f"{key.removeprefix('task.')}={leaves[key]}"[:_TITLE] for key in keys)])
         )
-    return [title if told.count(title) == 1 else f"{title} ({n})" for n, title in enumerate(told, 1)]
+    sizes = [max(len(run.rows) for run in runs) for runs in groups]
+    sized = [
+        title if told.count(title) == 1 else f"{title}, {size} question{'s' if size > 1 else ''}"
+        for title, size in zip(told, sizes, strict=True)
+    ]
+    return [title if sized.count(title) == 1 else f"{title} ({n})" for n, title in enumerate(sized, 1)]
 
 
 def _panel(runs: Sequence[Run], title: str) -> Panel:
@@ -90,14 +130,15 @@ def _panel(runs: Sequence[Run], title: str) -> Panel:
         curves=rungs,
         against=gains(drawn, rungs),
         fronts={cost: _front(drawn, cost) for cost in COSTS},
-        pairs=tuple(_pairs(drawn)),
+        pairs=tuple(_pairs(drawn, rungs)),
     )
 
 
 def _engine(run: Run) -> str:
     settings = run.config.get("engine")
     model = settings.get("model") if isinstance(settings, Mapping) else None
-    return f"{run.engine} ({model})" if model else run.engine
+    name = f"{run.engine} ({model})" if model else run.engine
+    return name + clock_note([virtual_clock(run)])
 
 
 def _front(points: Sequence[Point], cost: str) -> list[str]:
@@ -110,16 +151,24 @@ def _best(points: Sequence[Point]) -> Point | None:
     return max(points, key=lambda p: (p.measures.accuracy or 0.0, -(p.measures.decoded or 0.0)), default=None)
 
 
-def _pairs(points: Sequence[Point]) -> list[Comparison]:
+def _pairs(points: Sequence[Point], rungs: Mapping[str, Sequence[Rung]]) -> list[Comparison]:
     """Compare the best run with the best plain one, and with the plain one that is nearest in tokens.
+
+    The nearest is one that plain sampling cannot beat for its tokens, as for what is above plain.
 
     Without a plain one, or where that is the best, it is the best run of another strategy, or the next best.
     """
     best = _best(points)
-    if best is None:
+    if best is None or not best.measures.correct:
         return []
     setting = same_setting(best.run)
-    plain = [point for point in points if point.plain and point is not best]
+    baseline = {
+        name
+        for ladder in rungs.values()
+        for _, _, rung in frontier((one.costs["decoded"] or 0.0, one.accuracy, one) for one in ladder)
+        for name in rung.names
+    }
+    plain = [point for point in points if point.name in baseline and point is not best]
     plain = [point for point in plain if same_setting(point.run) == setting] or plain
     others = [point for point in points if point.run.strategy != best.run.strategy]
     rest = [point for point in points if point is not best]

@@ -78,6 +78,8 @@ def _run(job: RunFolder, problems: Sequence[Problem], lock: Lock, stack: ExitSta
     """Run what has no result yet; the folder is held."""
     setup, folder = job.setup, job.folder
     kept = frozenset(result.id for result in job.results)
+    # From here on a reader can tell what this process has made.
+    lock.tell(len(kept), len(kept), job.before)
     job.tell()
     if problems and len(kept) == len(problems):
         return job.end("complete")

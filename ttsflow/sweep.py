@@ -29,7 +29,7 @@ from ttsflow.job import Ended, Job, ended_before
 from ttsflow.jobs import JobPlan, check_folder, job_name, planned, show_plan, write_plan
 from ttsflow.listing import show_jobs
 from ttsflow.loading import Loader, session
-from ttsflow.locking import hold
+from ttsflow.locking import Lock, hold
 from ttsflow.translate import translated
 
 __all__ = ["Ended", "Job", "sweep"]
@@ -41,13 +41,15 @@ _AUTO = "auto"
 class _Planned:
     """A launcher that prints the jobs first, leaves out what is done, and keeps what they came to."""
 
-    def __init__(self, launcher: Launcher, config: DictConfig, loader: Loader, job: Job) -> None:
+    def __init__(self, launcher: Launcher, config: DictConfig, loader: Loader, job: Job, lock: Lock) -> None:
         self.launcher = launcher
         self.config = config
         self.loader = loader
         self.job = job
+        self.lock = lock
         self.folder = Path(os.path.abspath(str(config.hydra.sweep.dir)))  # noqa: PTH100 - as Hydra does
         self.ended: list[Ended] = []
+        self._kept: dict[Path, int] = {}
         own = OmegaConf.to_container(config.hydra.sweep, resolve=False)
         self._named = isinstance(own, dict) and own["subdir"] == _AUTO
 
@@ -64,6 +66,7 @@ class _Planned:
         )
         show_plan(plan)
         write_plan(self.folder, plan)
+        self._tell(plan)
         pending = [job for job in plan if job.pending]
         found = {job.number: _as_it_stands(job) for job in plan if job.same is None and not job.pending}
         self.ended += found.values()
@@ -91,6 +94,13 @@ class _Planned:
             ) from error
         self.ended += ended
         return ended
+
+    def _tell(self, plan: Sequence[JobPlan]) -> None:
+        """Say how many problems had ended before this process, so that its pace can be told."""
+        for job in plan:
+            self._kept.setdefault(job.folder, job.progress.done)
+        kept = sum(self._kept.values())
+        self.lock.tell(kept, kept, 0.0)
 
     def _below(self, folder: Path) -> str:
         return os.path.relpath(folder, self.folder)
@@ -160,16 +170,16 @@ def sweep(overrides: Sequence[str], config_dir: str | None, *, show: bool) -> li
         _check_once_per_choice(sweeper, loader)
         # Some sweepers are only a front for the one that launches.
         launching = sweeper if hasattr(sweeper, "launcher") else sweeper.sweeper
-        launcher = launching.launcher = _Planned(launching.launcher, config, loader, job)
         arguments = OmegaConf.to_container(config.hydra.overrides.task, resolve=False)
         with ExitStack() as stack:
             try:
-                stack.enter_context(hold(folder, "a sweep"))
+                lock = stack.enter_context(hold(folder, "a sweep"))
                 write_plan(folder, [])
             except OSError as error:
                 raise ConfigError(
                     f"the folder {folder} cannot be written: {error.strerror}.", "hydra.sweep.dir"
                 ) from error
+            launcher = launching.launcher = _Planned(launching.launcher, config, loader, job, lock)
             try:
                 with translated(registry, loader):
                     sweeper.sweep(arguments=arguments)

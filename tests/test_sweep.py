@@ -67,7 +67,8 @@ def test_a_sweep_runs_every_combination(capsys):
     plan = shown.splitlines()[:5]
     assert plan[0] == "4 jobs: 4 new"
     assert plan[4] == "  3  new  engine=fake limit=2 strategy=ffs strategy.n=8"
-    for number, line in enumerate(shown.splitlines()[5:9]):
+    assert shown.splitlines()[5] == "in sweep", "before the first job"
+    for number, line in enumerate(shown.splitlines()[6:10]):
         assert line.startswith(f"job {number} done: ")
         assert "decoded" in line
     found = summaries("sweep")
@@ -156,6 +157,7 @@ def test_an_interrupted_sweep_shows_what_it_has_done(monkeypatch, capsys):
     assert cli.main(["run", "-m", *FAKE, "seed=1,2,3", "hydra.sweep.dir=sweep"]) == 130
     shown = capsys.readouterr()
     assert shown.err == "interrupted\n"
+    assert shown.out.endswith("to go on: the same words, and hydra.sweep.dir=sweep\n")
     assert "0    seed=1" in shown.out or "0    engine=fake" in shown.out
     assert [summary["seed"] for summary in summaries("sweep").values()] == [1]
 
@@ -312,13 +314,44 @@ def test_a_job_whose_words_are_right_at_last_leaves_its_failure_behind(tmp_path)
     assert [progress(folder).state for _, _, folder in read_plan(Path("sweep"))] == ["complete"] * 2
 
 
-@pytest.mark.parametrize("name", ["notes.txt", "multirun.yaml", "summary.json"])
+@pytest.mark.slow
+def test_a_sweep_that_is_interrupted_in_its_first_job_says_how_to_go_on(monkeypatch, capsys):
+    def interrupted(mapping, folder, **more):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(job, "run_config", interrupted)
+    assert cli.main(["run", "-q", "-m", *FAKE, "seed=1,2"]) == 130
+    *_, place, told = capsys.readouterr().out.splitlines()
+    assert told == f"to go on: the same words, and hydra.sweep.dir={place.removeprefix('in ')}"
+    monkeypatch.undo()
+
+
+@pytest.mark.slow
+def test_a_single_run_does_not_go_into_the_folder_of_a_sweep(capsys):
+    assert cli.main(["run", "-q", "-m", *FAKE, HERE]) == 0
+    before = sorted(Path("sweep").iterdir())
+    for more in ([], ["--resume"]):
+        assert cli.main(["run", *more, *FAKE, "hydra.run.dir=sweep"]) == 2
+        assert (
+            "sweep holds a sweep of 1 jobs, and a single run is not mixed with it" in capsys.readouterr().err
+        )
+    assert sorted(Path("sweep").iterdir()) == before
+
+
+def test_a_sweep_does_not_go_into_the_folder_of_a_single_run(capsys):
+    assert cli.main(["run", "-q", *FAKE, "hydra.run.dir=sweep"]) == 0
+    capsys.readouterr()
+    assert cli.main([*GRID, HERE]) == 2
+    assert "hydra.sweep.dir: sweep holds a single run" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["notes.txt", "multirun.yaml"])
 def test_a_folder_that_holds_something_else_is_refused(name, capsys):
     Path("sweep").mkdir()
     Path("sweep", name).write_text("mine")
     assert cli.main([*GRID, HERE]) == 2
     shown = capsys.readouterr()
-    assert "error: hydra.sweep.dir: sweep is in use" in shown.err
+    assert f"error: hydra.sweep.dir: sweep holds something else ({name})" in shown.err
     assert shown.out == ""
     assert [path.name for path in Path("sweep").iterdir()] == [name]
 
@@ -332,7 +365,7 @@ def test_a_sweep_that_was_killed_before_it_wrote_its_plan_can_be_begun_again():
 
 def test_a_file_in_the_place_of_the_folder():
     Path("file").write_text("x")
-    with pytest.raises(ConfigError, match="is in use"):
+    with pytest.raises(ConfigError, match=r"holds something else \(a file\)"):
         check_folder(Path("file"))
     assert cli.main([*GRID, "hydra.sweep.dir=file"]) == 2
 

@@ -16,7 +16,7 @@ from ttsflow.errors import ConfigError, DataError, TtsflowError
 from ttsflow.fingerprint import fingerprint
 from ttsflow.lines import replace_text
 from ttsflow.locking import LOCK
-from ttsflow.progress import PLAN, Progress, progress, read_plan
+from ttsflow.progress import FILES, PLAN, Progress, progress, read_plan
 
 __all__ = ["JobPlan", "check_folder", "job_name", "planned", "show_plan", "write_plan"]
 
@@ -94,15 +94,16 @@ def _progress(folder: Path) -> Progress:
         return Progress("failed", error=str(error))
 
 
-def show_plan(plan: Sequence[JobPlan]) -> None:
-    """Print the jobs that are about to start, and what is left of each."""
+def show_plan(plan: Sequence[JobPlan], folder: Path) -> None:
+    """Print the jobs that are about to start, what is left of each, and the folder of the sweep."""
     counts = Counter("same" if job.same is not None else job.progress.state for job in plan)
     states = ("new", "partial", "failed", "complete", "running", "same")
     told = ", ".join(f"{counts[state]} {state}" for state in states if counts[state])
     print(f"{len(plan)} job{'s' if len(plan) != 1 else ''}: {told}")  # noqa: T201 - what the command is for
     width = max(len(job.state) for job in plan)
     for job in plan:
-        print(f"  {job.number}  {job.state:{width}}  {' '.join(job.overrides)}", flush=True)  # noqa: T201
+        print(f"  {job.number}  {job.state:{width}}  {' '.join(job.overrides)}")  # noqa: T201
+    print(f"in {folder}", flush=True)  # noqa: T201 - who cuts it short has to know where to go on
 
 
 def check_folder(folder: Path) -> None:
@@ -114,10 +115,18 @@ def check_folder(folder: Path) -> None:
         raise ConfigError(
             f"the folder {folder} cannot be used: {error.strerror}.", "hydra.sweep.dir"
         ) from error
-    if used and PLAN not in names:
+    if PLAN not in names and any(name in names for name in FILES):
         raise ConfigError(
-            f"{folder} is in use, and nothing is overwritten; choose another folder. One that holds a "
-            "sweep would be gone on with.",
+            f"{folder} holds a single run, and a sweep is not mixed with it; choose another folder. A run "
+            "goes on with hydra.run.dir and --resume, without -m.",
+            "hydra.sweep.dir",
+        )
+    if used and PLAN not in names:
+        held = sorted(names)
+        there = f"{', '.join(held[:4])}{', ...' if held[4:] else ''}" if held else "a file"
+        raise ConfigError(
+            f"{folder} holds something else ({there}), and nothing is overwritten; choose another folder. "
+            "One that holds a sweep would be gone on with.",
             "hydra.sweep.dir",
         )
 

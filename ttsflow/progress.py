@@ -40,7 +40,7 @@ class Progress:
     """One run. ``done`` of ``planned`` problems have a result, 0 where nobody knows how many there are.
 
     ``graded`` of them have a gold answer, ``correct`` are right. ``broken`` are the lines of the results that
-    cannot be read; ``seconds`` is the time of the run so far, on its engine's clock, which may be a virtual one.
+    cannot be read; ``seconds`` is the time of the run so far, on its engine's clock, which may be virtual.
     ``left`` is an estimate of what the rest takes by the clock on the wall, None where nobody is at work.
     """
 

@@ -64,7 +64,7 @@ class _Planned:
             ),
             named=self._named,
         )
-        show_plan(plan)
+        show_plan(plan, Path(str(self.config.hydra.sweep.dir)))
         write_plan(self.folder, plan)
         self._tell(plan)
         pending = [job for job in plan if job.pending]
@@ -180,16 +180,18 @@ def sweep(overrides: Sequence[str], config_dir: str | None, *, show: bool) -> li
                     f"the folder {folder} cannot be written: {error.strerror}.", "hydra.sweep.dir"
                 ) from error
             launcher = launching.launcher = _Planned(launching.launcher, config, loader, job, lock)
+            whole = False
             try:
                 with translated(registry, loader):
                     sweeper.sweep(arguments=arguments)
+                whole = True
             finally:
                 # An interrupt ends the batch before the launcher can tell what it had finished.
-                _show(job.done, launcher.ended, folder)
+                _show(job.done, launcher.ended, folder, whole=whole)
     return sorted(launcher.ended, key=lambda one: one.number)
 
 
-def _show(done: Sequence[Ended], told: Sequence[Ended], folder: Path) -> None:
+def _show(done: Sequence[Ended], told: Sequence[Ended], folder: Path, *, whole: bool) -> None:
     alike = {(one.folder, frozenset(one.overrides)): one for one in (*told, *done)}
     ended = sorted(alike.values(), key=lambda one: one.number)
     if ended:
@@ -201,5 +203,5 @@ def _show(done: Sequence[Ended], told: Sequence[Ended], folder: Path) -> None:
             [one.row for one in ended],
         )
         print(f"\nresults in {folder}")  # noqa: T201
-        if any(one.status != "complete" for one in ended):
-            print(f"to go on: the same words, and hydra.sweep.dir={folder}")  # noqa: T201
+    if not whole or any(one.status != "complete" for one in ended):
+        print(f"to go on: the same words, and hydra.sweep.dir={folder}")  # noqa: T201

@@ -90,7 +90,7 @@ def test_jobs_that_have_not_begun_count_as_the_others():
     assert _rest([Progress("new")], at_work) == "nobody knows yet how many problems are left"
 
 
-def test_a_run_that_nobody_works_on_has_no_time_left(monkeypatch):
+def test_a_run_that_nobody_works_on_has_no_time_left(monkeypatch, capsys):
     """The clock of the fake engine is a virtual one, and nobody can wait by it."""
     step, steps = FakeEngine.step, [0]
 
@@ -102,6 +102,7 @@ def test_a_run_that_nobody_works_on_has_no_time_left(monkeypatch):
 
     monkeypatch.setattr(FakeEngine, "step", breaks)
     assert cli.main(["run", "-q", "engine=fake", "concurrency=1", "hydra.run.dir=one"]) == 130
+    assert capsys.readouterr().out == "to go on: the same words, and hydra.run.dir=one --resume\n"
     found = progress(Path("one"))
     assert (found.state, found.left) == ("partial", None)
     assert found.done > 0

@@ -81,7 +81,7 @@ def _remarks(at: Progress) -> list[str]:
 
 
 def _rest(jobs: Sequence[Progress], at_work: Holder | None) -> str:
-    """Say what is left of a sweep; jobs that nothing is known of have as many problems as others on average."""
+    """Say what is left of a sweep; jobs that nothing is known of are as large as the others on average."""
     if all(at.state == "complete" for at in jobs):
         return "nothing is left to do"
     known = [at.planned for at in jobs if at.planned]

@@ -13,7 +13,7 @@ from ttsflow import cli, job
 from ttsflow.engines import warm
 from ttsflow.errors import ConfigError
 from ttsflow.job import Ended
-from ttsflow.jobs import check_folder, job_name
+from ttsflow.jobs import check_folder, job_name, numbered
 from ttsflow.locking import LOCK, hold
 from ttsflow.progress import progress, read_plan
 from ttsflow.testing import FakeEngine
@@ -175,6 +175,7 @@ def test_the_folder_of_a_job_is_named_after_what_it_is():
         ["engine=fake", "strategy.n=8", "strategy=ffs"],
         ["engine=fake", "strategy=ffs", "strategy.k=4", "seed=0"],
         ["engine=fake", "strategy=ffs", "logger=none", "logger.use=none"],
+        ["engine=fake", "strategy=ffs", "engine.pool=samples.pool"],
     ):
         assert job_name(same, None) == name
     # What may change a result, or what is written, does; so does what only takes other time.
@@ -301,7 +302,43 @@ def test_a_larger_sweep_goes_on_with_a_smaller_one(capsys):
     capsys.readouterr()
     assert cli.main([*GRID, "strategy.n=4,8,16", HERE]) == 0
     assert capsys.readouterr().out.startswith("6 jobs: 2 new, 4 complete\n")
-    assert len(read_plan(Path("sweep"))) == 6
+    assert sorted(number for number, _, _ in read_plan(Path("sweep"))) == [0, 1, 2, 3, 4, 5]
+
+
+@pytest.mark.slow
+def test_numbers_go_on_in_a_second_sweep_of_one_folder(capsys):
+    assert cli.main(["run", "-q", "-m", *FAKE, "seed=1,2", HERE]) == 0
+    capsys.readouterr()
+    for state in ("2 new", "2 complete"):
+        assert cli.main(["run", "-q", "-m", *FAKE, "seed=3,4", HERE]) == 0
+        plan = capsys.readouterr().out.splitlines()
+        assert plan[0] == f"2 jobs: {state}"
+        assert [line.split()[0] for line in plan[1:3]] == ["2", "3"]
+    assert [number for number, _, _ in read_plan(Path("sweep"))] == [0, 1, 2, 3]
+    assert cli.main(["status", "sweep"]) == 0
+    listed = [line.split()[0] for line in capsys.readouterr().out.splitlines() if line[:1].isdigit()]
+    assert listed[:4] == ["0", "1", "2", "3"]
+
+
+def test_numbers_of_jobs_are_unique_and_stay():
+    before = [(0, ("a",), Path("a")), (2, ("b",), Path("b"))]
+    asked = [
+        (0, ["c"], Path("c")),
+        (1, ["b", "x=1"], Path("b")),
+        (2, ["a"], Path("new")),
+        (3, ["a"], Path("a")),
+    ]
+    assert [number for number, _, _ in numbered(asked, before)] == [3, 2, 0, 4]
+    assert [number for number, _, _ in numbered(asked, [])] == [0, 1, 2, 3]
+
+
+def test_an_error_in_a_list_is_one_short_line():
+    from ttsflow.listing import shortened
+
+    assert shortened("short\nsecond") == "short"
+    assert shortened("") == ""
+    assert len(shortened("word " * 100)) <= 200
+    assert shortened("word " * 100).endswith(" ...")
 
 
 @pytest.mark.slow
@@ -332,9 +369,7 @@ def test_a_single_run_does_not_go_into_the_folder_of_a_sweep(capsys):
     before = sorted(Path("sweep").iterdir())
     for more in ([], ["--resume"]):
         assert cli.main(["run", *more, *FAKE, "hydra.run.dir=sweep"]) == 2
-        assert (
-            "sweep holds a sweep of 1 jobs, and a single run is not mixed with it" in capsys.readouterr().err
-        )
+        assert "sweep holds a sweep (jobs: 1), and a single run is not" in capsys.readouterr().err
     assert sorted(Path("sweep").iterdir()) == before
 
 

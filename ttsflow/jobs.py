@@ -18,13 +18,15 @@ from ttsflow.lines import replace_text
 from ttsflow.locking import LOCK
 from ttsflow.progress import FILES, PLAN, Progress, progress, read_plan
 
-__all__ = ["JobPlan", "check_folder", "job_name", "planned", "show_plan", "write_plan"]
+__all__ = ["JobPlan", "check_folder", "job_name", "numbered", "planned", "show_plan", "write_plan"]
 
 _HASH = 10
 """Hexadecimal digits: two of a million jobs share a name with a chance below one in two."""
 
 #: Keys of a config that can be changed between two runs of one job.
 _ASIDE = frozenset({"logger"})
+#: Keys of its engine of which the same is true.
+_ASIDE_OF_ENGINE = frozenset({"pool"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +59,8 @@ class JobPlan:
 def job_name(overrides: Sequence[str], config_dir: str | None) -> str:
     """Return the folder of a job: its strategy and n, and a hash of its whole config.
 
-    The order of the words does not count, nor who is told of the run. A job that cannot be composed is named
-    after its words.
+    The order of the words does not count, nor who is told of the run, nor a pool of samples. A job
+    that cannot be composed is named after its words.
     """
     try:
         mapping = compose(overrides, config_dir)
@@ -69,6 +71,8 @@ def job_name(overrides: Sequence[str], config_dir: str | None) -> str:
     name = re.sub(r"[^\w.-]+", "_", "-".join(words))[:60].lstrip(".-")
     choices = {key: value for key, value in mapping["choices"].items() if key not in _ASIDE}
     rest = {key: value for key, value in mapping.items() if key not in _ASIDE}
+    if isinstance(engine := rest.get("engine"), dict):
+        rest["engine"] = {key: value for key, value in engine.items() if key not in _ASIDE_OF_ENGINE}
     return f"{name}-{_hash(rest | {'choices': choices})}"
 
 
@@ -85,6 +89,29 @@ def planned(jobs: Iterable[tuple[int, Sequence[str], Path]], *, named: bool) -> 
         before = None if same == number or not named else same
         plan.append(JobPlan(number, tuple(overrides), folder, _progress(folder), before, named))
     return plan
+
+
+def numbered(
+    jobs: Iterable[tuple[int, Sequence[str], Path]],
+    before: Sequence[tuple[int, tuple[str, ...], Path]],
+) -> list[tuple[int, Sequence[str], Path]]:
+    """Return jobs with a number that no other job of the plan ``before`` has.
+
+    One that stands in that plan keeps its number, a new one takes its own where that is free, else the next.
+    """
+    old = {frozenset(words): number for number, words, _ in before}
+    old_folders = {folder: number for number, _, folder in before}
+    taken = {*old.values(), *old_folders.values()}
+    given: set[int] = set()
+    found = []
+    for number, words, folder in jobs:
+        own = old_folders.get(folder, old.get(frozenset(words)))
+        if own is None or own in given:
+            own = number if number not in taken else max(taken) + 1
+        taken.add(own)
+        given.add(own)
+        found.append((own, words, folder))
+    return found
 
 
 def _progress(folder: Path) -> Progress:

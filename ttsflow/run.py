@@ -56,8 +56,8 @@ def run_config(
         try:
             if (folder / PLAN).exists():
                 raise ConfigError(
-                    f"{folder} holds a sweep (jobs: {len(read_plan(folder))}), and a single run is not mixed with "
-                    "it; choose another folder with hydra.run.dir. The sweep goes on with -m and "
+                    f"{folder} holds a sweep (jobs: {len(read_plan(folder))}), and a single run is not mixed "
+                    "with it; choose another folder with hydra.run.dir. The sweep goes on with -m and "
                     "hydra.sweep.dir."
                 )
             lock = stack.enter_context(hold(folder, "a run"))

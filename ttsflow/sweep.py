@@ -26,10 +26,11 @@ from omegaconf.errors import OmegaConfBaseException
 from ttsflow import interrupt, plugins
 from ttsflow.errors import ConfigError, TtsflowError
 from ttsflow.job import Ended, Job, ended_before
-from ttsflow.jobs import JobPlan, check_folder, job_name, planned, show_plan, write_plan
+from ttsflow.jobs import JobPlan, check_folder, job_name, numbered, planned, show_plan, write_plan
 from ttsflow.listing import show_jobs
 from ttsflow.loading import Loader, session
 from ttsflow.locking import Lock, hold
+from ttsflow.progress import read_plan
 from ttsflow.translate import translated
 
 __all__ = ["Ended", "Job", "sweep"]
@@ -57,13 +58,11 @@ class _Planned:
         """Launch those of a batch that are not done; return what all of them came to."""
         if not job_overrides:
             raise ConfigError("the overrides expand to no job at all.")
-        plan = planned(
-            (
-                (number, overrides, self.folder / self._name(number, overrides))
-                for number, overrides in enumerate(job_overrides, initial_job_idx)
-            ),
-            named=self._named,
-        )
+        asked = [
+            (number, overrides, self.folder / self._name(number, overrides))
+            for number, overrides in enumerate(job_overrides, initial_job_idx)
+        ]
+        plan = planned(numbered(asked, read_plan(self.folder)), named=self._named)
         show_plan(plan, Path(str(self.config.hydra.sweep.dir)))
         write_plan(self.folder, plan)
         self._tell(plan)
@@ -180,18 +179,20 @@ def sweep(overrides: Sequence[str], config_dir: str | None, *, show: bool) -> li
                     f"the folder {folder} cannot be written: {error.strerror}.", "hydra.sweep.dir"
                 ) from error
             launcher = launching.launcher = _Planned(launching.launcher, config, loader, job, lock)
-            whole = False
+            cut = False
             try:
                 with translated(registry, loader):
                     sweeper.sweep(arguments=arguments)
-                whole = True
+            except KeyboardInterrupt:
+                cut = True
+                raise
             finally:
                 # An interrupt ends the batch before the launcher can tell what it had finished.
-                _show(job.done, launcher.ended, folder, whole=whole)
+                _show(job.done, launcher.ended, folder, cut=cut or interrupt.received() is not None)
     return sorted(launcher.ended, key=lambda one: one.number)
 
 
-def _show(done: Sequence[Ended], told: Sequence[Ended], folder: Path, *, whole: bool) -> None:
+def _show(done: Sequence[Ended], told: Sequence[Ended], folder: Path, *, cut: bool) -> None:
     alike = {(one.folder, frozenset(one.overrides)): one for one in (*told, *done)}
     ended = sorted(alike.values(), key=lambda one: one.number)
     if ended:
@@ -203,5 +204,5 @@ def _show(done: Sequence[Ended], told: Sequence[Ended], folder: Path, *, whole: 
             [one.row for one in ended],
         )
         print(f"\nresults in {folder}")  # noqa: T201
-    if not whole or any(one.status != "complete" for one in ended):
+    if cut or any(one.status != "complete" for one in ended):
         print(f"to go on: the same words, and hydra.sweep.dir={folder}")  # noqa: T201

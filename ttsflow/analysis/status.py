@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ttsflow.errors import DataError
-from ttsflow.listing import wide_console
+from ttsflow.listing import shortened, wide_console
 from ttsflow.locking import Holder, holder
 from ttsflow.progress import PLAN, Progress, holds_a_run, progress, read_plan, time_left
 
@@ -72,7 +72,7 @@ def _remarks(at: Progress) -> list[str]:
     """Return what a row has no room for."""
     found = [str(at.holder)] if at.holder is not None else []
     if at.state == "failed" and at.error:
-        found.append(at.error)
+        found.append(shortened(at.error))
     if at.broken:
         found.append(
             f"of its results {len(at.broken)} lines cannot be read: {', '.join(map(str, at.broken[:8]))}"

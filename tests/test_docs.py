@@ -209,6 +209,34 @@ def test_commands(line, config_dir, capsys, tmp_path, monkeypatch):
         assert yaml.safe_load(capsys.readouterr().out)["use"]
 
 
+def lines_of(file):
+    text = "".join(text for language in ("bash", "console") for text in blocks(file, language))
+    return [line for line in text.replace("\\\n", " ").splitlines() if line.startswith("ttsflow ")]
+
+
+_FOLDER = re.compile(r"\boutputs/\w+")
+_MADE = re.compile(r"hydra\.(?:run|sweep)\.dir=(outputs/\w+)")
+
+
+def test_a_folder_that_is_documented_is_made_by_one_command():
+    made = {}
+    for file in FILES:
+        for line in lines_of(file):
+            for folder in _MADE.findall(line):
+                if "--resume" not in line:
+                    assert made.setdefault(folder, (file, line)) == (file, line), f"again: {file}"
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(ROOT)))
+def test_a_folder_that_is_documented_is_made_before_it_is_read(file):
+    ready = {
+        folder for other in FILES if other != file for one in lines_of(other) for folder in _MADE.findall(one)
+    }
+    for line in lines_of(file):
+        ready |= {*_MADE.findall(line)}
+        assert {*_FOLDER.findall(line)} <= ready, line
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "text"), [pytest.param(n, t, id=n) for _, n, t in strategies()])
 def test_strategy_files(name, text, config_dir, tmp_path):

@@ -13,7 +13,7 @@ from ttsflow import cli, job
 from ttsflow.engines import warm
 from ttsflow.errors import ConfigError
 from ttsflow.job import Ended
-from ttsflow.jobs import check_folder, job_name
+from ttsflow.jobs import check_folder, job_name, numbered
 from ttsflow.locking import LOCK, hold
 from ttsflow.progress import progress, read_plan
 from ttsflow.testing import FakeEngine
@@ -67,7 +67,8 @@ def test_a_sweep_runs_every_combination(capsys):
     plan = shown.splitlines()[:5]
     assert plan[0] == "4 jobs: 4 new"
     assert plan[4] == "  3  new  engine=fake limit=2 strategy=ffs strategy.n=8"
-    for number, line in enumerate(shown.splitlines()[5:9]):
+    assert shown.splitlines()[5] == "in sweep", "before the first job"
+    for number, line in enumerate(shown.splitlines()[6:10]):
         assert line.startswith(f"job {number} done: ")
         assert "decoded" in line
     found = summaries("sweep")
@@ -156,6 +157,7 @@ def test_an_interrupted_sweep_shows_what_it_has_done(monkeypatch, capsys):
     assert cli.main(["run", "-m", *FAKE, "seed=1,2,3", "hydra.sweep.dir=sweep"]) == 130
     shown = capsys.readouterr()
     assert shown.err == "interrupted\n"
+    assert shown.out.endswith("to go on: the same words, and hydra.sweep.dir=sweep\n")
     assert "0    seed=1" in shown.out or "0    engine=fake" in shown.out
     assert [summary["seed"] for summary in summaries("sweep").values()] == [1]
 
@@ -173,6 +175,7 @@ def test_the_folder_of_a_job_is_named_after_what_it_is():
         ["engine=fake", "strategy.n=8", "strategy=ffs"],
         ["engine=fake", "strategy=ffs", "strategy.k=4", "seed=0"],
         ["engine=fake", "strategy=ffs", "logger=none", "logger.use=none"],
+        ["engine=fake", "strategy=ffs", "engine.pool=samples.pool"],
     ):
         assert job_name(same, None) == name
     # What may change a result, or what is written, does; so does what only takes other time.
@@ -299,7 +302,43 @@ def test_a_larger_sweep_goes_on_with_a_smaller_one(capsys):
     capsys.readouterr()
     assert cli.main([*GRID, "strategy.n=4,8,16", HERE]) == 0
     assert capsys.readouterr().out.startswith("6 jobs: 2 new, 4 complete\n")
-    assert len(read_plan(Path("sweep"))) == 6
+    assert sorted(number for number, _, _ in read_plan(Path("sweep"))) == [0, 1, 2, 3, 4, 5]
+
+
+@pytest.mark.slow
+def test_numbers_go_on_in_a_second_sweep_of_one_folder(capsys):
+    assert cli.main(["run", "-q", "-m", *FAKE, "seed=1,2", HERE]) == 0
+    capsys.readouterr()
+    for state in ("2 new", "2 complete"):
+        assert cli.main(["run", "-q", "-m", *FAKE, "seed=3,4", HERE]) == 0
+        plan = capsys.readouterr().out.splitlines()
+        assert plan[0] == f"2 jobs: {state}"
+        assert [line.split()[0] for line in plan[1:3]] == ["2", "3"]
+    assert [number for number, _, _ in read_plan(Path("sweep"))] == [0, 1, 2, 3]
+    assert cli.main(["status", "sweep"]) == 0
+    listed = [line.split()[0] for line in capsys.readouterr().out.splitlines() if line[:1].isdigit()]
+    assert listed[:4] == ["0", "1", "2", "3"]
+
+
+def test_numbers_of_jobs_are_unique_and_stay():
+    before = [(0, ("a",), Path("a")), (2, ("b",), Path("b"))]
+    asked = [
+        (0, ["c"], Path("c")),
+        (1, ["b", "x=1"], Path("b")),
+        (2, ["a"], Path("new")),
+        (3, ["a"], Path("a")),
+    ]
+    assert [number for number, _, _ in numbered(asked, before)] == [3, 2, 0, 4]
+    assert [number for number, _, _ in numbered(asked, [])] == [0, 1, 2, 3]
+
+
+def test_an_error_in_a_list_is_one_short_line():
+    from ttsflow.listing import shortened
+
+    assert shortened("short\nsecond") == "short"
+    assert shortened("") == ""
+    assert len(shortened("word " * 100)) <= 200
+    assert shortened("word " * 100).endswith(" ...")
 
 
 @pytest.mark.slow
@@ -312,13 +351,42 @@ def test_a_job_whose_words_are_right_at_last_leaves_its_failure_behind(tmp_path)
     assert [progress(folder).state for _, _, folder in read_plan(Path("sweep"))] == ["complete"] * 2
 
 
-@pytest.mark.parametrize("name", ["notes.txt", "multirun.yaml", "summary.json"])
+@pytest.mark.slow
+def test_a_sweep_that_is_interrupted_in_its_first_job_says_how_to_go_on(monkeypatch, capsys):
+    def interrupted(mapping, folder, **more):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(job, "run_config", interrupted)
+    assert cli.main(["run", "-q", "-m", *FAKE, "seed=1,2"]) == 130
+    *_, place, told = capsys.readouterr().out.splitlines()
+    assert told == f"to go on: the same words, and hydra.sweep.dir={place.removeprefix('in ')}"
+    monkeypatch.undo()
+
+
+@pytest.mark.slow
+def test_a_single_run_does_not_go_into_the_folder_of_a_sweep(capsys):
+    assert cli.main(["run", "-q", "-m", *FAKE, HERE]) == 0
+    before = sorted(Path("sweep").iterdir())
+    for more in ([], ["--resume"]):
+        assert cli.main(["run", *more, *FAKE, "hydra.run.dir=sweep"]) == 2
+        assert "sweep holds a sweep (jobs: 1), and a single run is not" in capsys.readouterr().err
+    assert sorted(Path("sweep").iterdir()) == before
+
+
+def test_a_sweep_does_not_go_into_the_folder_of_a_single_run(capsys):
+    assert cli.main(["run", "-q", *FAKE, "hydra.run.dir=sweep"]) == 0
+    capsys.readouterr()
+    assert cli.main([*GRID, HERE]) == 2
+    assert "hydra.sweep.dir: sweep holds a single run" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["notes.txt", "multirun.yaml"])
 def test_a_folder_that_holds_something_else_is_refused(name, capsys):
     Path("sweep").mkdir()
     Path("sweep", name).write_text("mine")
     assert cli.main([*GRID, HERE]) == 2
     shown = capsys.readouterr()
-    assert "error: hydra.sweep.dir: sweep is in use" in shown.err
+    assert f"error: hydra.sweep.dir: sweep holds something else ({name})" in shown.err
     assert shown.out == ""
     assert [path.name for path in Path("sweep").iterdir()] == [name]
 
@@ -332,7 +400,7 @@ def test_a_sweep_that_was_killed_before_it_wrote_its_plan_can_be_begun_again():
 
 def test_a_file_in_the_place_of_the_folder():
     Path("file").write_text("x")
-    with pytest.raises(ConfigError, match="is in use"):
+    with pytest.raises(ConfigError, match=r"holds something else \(a file\)"):
         check_folder(Path("file"))
     assert cli.main([*GRID, "hydra.sweep.dir=file"]) == 2
 

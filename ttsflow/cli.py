@@ -25,6 +25,8 @@ from ttsflow.errors import ConfigError, TtsflowError, suggest
 
 __all__ = ["main"]
 
+_GO_ON = "to go on: the same words, and hydra.run.dir={} --resume"
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command and return the exit code."""
@@ -128,7 +130,11 @@ def _run(argv: Sequence[str]) -> int:
         mapping, folder = compose_run(args.overrides, args.config_dir)
         from ttsflow.run import run_config
 
-        summary = run_config(mapping, folder, show=not args.quiet, resume=args.resume)
+        try:
+            summary = run_config(mapping, folder, show=not args.quiet, resume=args.resume)
+        except KeyboardInterrupt:
+            print(_GO_ON.format(folder))
+            raise
         if summary.error:
             print(f"error: {summary.error}", file=sys.stderr)
         if not args.quiet:
@@ -136,6 +142,8 @@ def _run(argv: Sequence[str]) -> int:
 
             print_summaries([summary])
         print(f"results in {folder}")
+        if summary.status != "complete":
+            print(_GO_ON.format(folder))
         return int(summary.status == "failed")
 
 

@@ -18,7 +18,7 @@ from ttsflow import interrupt
 from ttsflow.config import compose
 from ttsflow.earlier import told_summary
 from ttsflow.lines import replace_text
-from ttsflow.listing import shown
+from ttsflow.listing import shortened, shown
 from ttsflow.locking import Locked
 from ttsflow.progress import read_summary
 from ttsflow.run import run_config
@@ -93,7 +93,7 @@ class Job:
                 record_failure(folder, caught)
             error = str(caught)
         if status != "complete":
-            print(f"job {number} {status}: {error}", file=sys.stderr, flush=True)  # noqa: T201
+            print(f"job {number} {status}: {shortened(error or '')}", file=sys.stderr, flush=True)  # noqa: T201
         elif self.show:
             told = ", ".join(f"{key} {value}" for key, value in shown(row).items() if value is not None)
             print(f"job {number} done: {told}", flush=True)  # noqa: T201

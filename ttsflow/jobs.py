@@ -16,15 +16,17 @@ from ttsflow.errors import ConfigError, DataError, TtsflowError
 from ttsflow.fingerprint import fingerprint
 from ttsflow.lines import replace_text
 from ttsflow.locking import LOCK
-from ttsflow.progress import PLAN, Progress, progress, read_plan
+from ttsflow.progress import FILES, PLAN, Progress, progress, read_plan
 
-__all__ = ["JobPlan", "check_folder", "job_name", "planned", "show_plan", "write_plan"]
+__all__ = ["JobPlan", "check_folder", "job_name", "numbered", "planned", "show_plan", "write_plan"]
 
 _HASH = 10
 """Hexadecimal digits: two of a million jobs share a name with a chance below one in two."""
 
 #: Keys of a config that can be changed between two runs of one job.
 _ASIDE = frozenset({"logger"})
+#: Keys of its engine of which the same is true.
+_ASIDE_OF_ENGINE = frozenset({"pool"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +59,8 @@ class JobPlan:
 def job_name(overrides: Sequence[str], config_dir: str | None) -> str:
     """Return the folder of a job: its strategy and n, and a hash of its whole config.
 
-    The order of the words does not count, nor who is told of the run. A job that cannot be composed is named
-    after its words.
+    The order of the words does not count, nor who is told of the run, nor a pool of samples. A job
+    that cannot be composed is named after its words.
     """
     try:
         mapping = compose(overrides, config_dir)
@@ -69,6 +71,8 @@ def job_name(overrides: Sequence[str], config_dir: str | None) -> str:
     name = re.sub(r"[^\w.-]+", "_", "-".join(words))[:60].lstrip(".-")
     choices = {key: value for key, value in mapping["choices"].items() if key not in _ASIDE}
     rest = {key: value for key, value in mapping.items() if key not in _ASIDE}
+    if isinstance(engine := rest.get("engine"), dict):
+        rest["engine"] = {key: value for key, value in engine.items() if key not in _ASIDE_OF_ENGINE}
     return f"{name}-{_hash(rest | {'choices': choices})}"
 
 
@@ -87,6 +91,29 @@ def planned(jobs: Iterable[tuple[int, Sequence[str], Path]], *, named: bool) -> 
     return plan
 
 
+def numbered(
+    jobs: Iterable[tuple[int, Sequence[str], Path]],
+    before: Sequence[tuple[int, tuple[str, ...], Path]],
+) -> list[tuple[int, Sequence[str], Path]]:
+    """Return jobs with a number that no other job of the plan ``before`` has.
+
+    One that stands in that plan keeps its number, a new one takes its own where that is free, else the next.
+    """
+    old = {frozenset(words): number for number, words, _ in before}
+    old_folders = {folder: number for number, _, folder in before}
+    taken = {*old.values(), *old_folders.values()}
+    given: set[int] = set()
+    found = []
+    for number, words, folder in jobs:
+        own = old_folders.get(folder, old.get(frozenset(words)))
+        if own is None or own in given:
+            own = number if number not in taken else max(taken) + 1
+        taken.add(own)
+        given.add(own)
+        found.append((own, words, folder))
+    return found
+
+
 def _progress(folder: Path) -> Progress:
     try:
         return progress(folder)
@@ -94,15 +121,16 @@ def _progress(folder: Path) -> Progress:
         return Progress("failed", error=str(error))
 
 
-def show_plan(plan: Sequence[JobPlan]) -> None:
-    """Print the jobs that are about to start, and what is left of each."""
+def show_plan(plan: Sequence[JobPlan], folder: Path) -> None:
+    """Print the jobs that are about to start, what is left of each, and the folder of the sweep."""
     counts = Counter("same" if job.same is not None else job.progress.state for job in plan)
     states = ("new", "partial", "failed", "complete", "running", "same")
     told = ", ".join(f"{counts[state]} {state}" for state in states if counts[state])
     print(f"{len(plan)} job{'s' if len(plan) != 1 else ''}: {told}")  # noqa: T201 - what the command is for
     width = max(len(job.state) for job in plan)
     for job in plan:
-        print(f"  {job.number}  {job.state:{width}}  {' '.join(job.overrides)}", flush=True)  # noqa: T201
+        print(f"  {job.number}  {job.state:{width}}  {' '.join(job.overrides)}")  # noqa: T201
+    print(f"in {folder}", flush=True)  # noqa: T201 - who cuts it short has to know where to go on
 
 
 def check_folder(folder: Path) -> None:
@@ -114,10 +142,18 @@ def check_folder(folder: Path) -> None:
         raise ConfigError(
             f"the folder {folder} cannot be used: {error.strerror}.", "hydra.sweep.dir"
         ) from error
-    if used and PLAN not in names:
+    if PLAN not in names and any(name in names for name in FILES):
         raise ConfigError(
-            f"{folder} is in use, and nothing is overwritten; choose another folder. One that holds a "
-            "sweep would be gone on with.",
+            f"{folder} holds a single run, and a sweep is not mixed with it; choose another folder. A run "
+            "goes on with hydra.run.dir and --resume, without -m.",
+            "hydra.sweep.dir",
+        )
+    if used and PLAN not in names:
+        held = sorted(names)
+        there = f"{', '.join(held[:4])}{', ...' if held[4:] else ''}" if held else "a file"
+        raise ConfigError(
+            f"{folder} holds something else ({there}), and nothing is overwritten; choose another folder. "
+            "One that holds a sweep would be gone on with.",
             "hydra.sweep.dir",
         )
 

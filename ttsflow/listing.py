@@ -14,10 +14,12 @@ from rich.text import Text
 from ttsflow.plugins import Plugin
 from ttsflow.registry import KINDS, Registry
 
-__all__ = ["show_jobs", "show_parts", "show_plan", "show_plugins", "shown", "wide_console"]
+__all__ = ["shortened", "show_jobs", "show_parts", "show_plan", "show_plugins", "shown", "wide_console"]
 
 #: Columns when the output is not a terminal, so that a file or a pipe gets whole lines.
 WIDE = 240
+#: Characters of an error in a list of jobs; all of it is in the job's `summary.json`.
+_LONGEST = 200
 
 
 def wide_console() -> Console:
@@ -81,6 +83,12 @@ def show_plan(jobs: Sequence[Sequence[str]], first: int) -> None:
     print(f"{len(jobs)} job{'s' if len(jobs) != 1 else ''}:")  # noqa: T201 - what the command is for
     for number, overrides in enumerate(jobs, first):
         print(f"  {number}  {' '.join(overrides)}", flush=True)  # noqa: T201
+
+
+def shortened(text: str) -> str:
+    """Return the first line of a text, cut to what a table has room for."""
+    line = next(iter(text.splitlines()), "")
+    return line if len(line) <= _LONGEST else line[: _LONGEST - 4].rstrip() + " ..."
 
 
 def shown(row: Mapping[str, Any]) -> dict[str, Any]:

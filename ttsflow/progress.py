@@ -23,6 +23,7 @@ __all__ = [
     "progress",
     "read_plan",
     "read_summary",
+    "time_left",
 ]
 
 State = Literal["new", "running", "complete", "partial", "failed"]
@@ -39,8 +40,8 @@ class Progress:
     """One run. ``done`` of ``planned`` problems have a result, 0 where nobody knows how many there are.
 
     ``graded`` of them have a gold answer, ``correct`` are right. ``broken`` are the lines of the results that
-    cannot be read; ``seconds`` is the time of the run so far, on its engine's clock, ``left`` an estimate of
-    what the rest takes, None where nothing is known.
+    cannot be read; ``seconds`` is the time of the run so far, on its engine's clock, which may be virtual.
+    ``left`` is an estimate of what the rest takes by the clock on the wall, None where nobody is at work.
     """
 
     state: State
@@ -128,19 +129,21 @@ def progress(folder: Path) -> Progress:
         graded=sum(grade is not None for grade in grades),
         tokens=sum(map(_decoded, found.values())),
         seconds=seconds,
-        left=_left(now, done, planned, seconds) if state != "complete" else None,
+        left=time_left(now, done, planned - done) if planned and state != "complete" else None,
         broken=tuple(broken),
         holder=now,
         error=str(error).splitlines()[0] if error else None,
     )
 
 
-def _left(now: Holder | None, done: int, planned: int, seconds: float) -> float | None:
-    """Return what the rest takes: at the pace of the process that is at it, or of the run so far."""
-    made = done
-    if now is not None and done > now.kept:
-        made, seconds = done - now.kept, time.time() - now.since
-    return seconds / made * max(0, planned - done) if made and planned and seconds else None
+def time_left(now: Holder | None, done: float, rest: float) -> float | None:
+    """Return the seconds that ``rest`` problems take at the pace of the process at work since it began.
+
+    They go by the clock on the wall. None when nobody is at work, or nothing has ended yet.
+    """
+    if now is None or done <= now.kept:
+        return None
+    return max(0.0, time.time() - now.since) / (done - now.kept) * max(0.0, rest)
 
 
 def _state(summary: Mapping[str, Any], done: int, planned: int) -> State:

@@ -25,7 +25,7 @@ from ttsflow.earlier import data_id, take_up
 from ttsflow.errors import ConfigError, TtsflowError
 from ttsflow.lines import LineFile
 from ttsflow.locking import Lock, hold
-from ttsflow.progress import holds_a_run
+from ttsflow.progress import PLAN, holds_a_run, read_plan
 from ttsflow.runfolder import FULL, RunFolder
 from ttsflow.session import Session
 from ttsflow.setup import Setup
@@ -45,15 +45,21 @@ def run_config(
 
     With ``resume`` a folder that holds the same run is taken up: results of problems that ended without
     failing are kept, the others are run, and seconds are those of all parts together. One that is complete is
-    left as it is. Raises ``ConfigError`` before anything is loaded or written, ``Locked`` for a folder that
-    another process works on. An error on the way, a full disk, and an engine that dies, give a summary with
-    status failed; an interrupt leaves one with status partial and is raised on.
+    left as it is. Raises ``ConfigError`` before anything is loaded or written, for a sweep's folder too,
+    and ``Locked`` for one that another process works on. An error on the way, a full disk, and an engine that
+    dies, give a summary with status failed; an interrupt leaves one with status partial and is raised on.
     """
     setup = assemble(mapping)
     problems = _problems(setup)
     check_gold(setup.strategy, setup.task, problems)
     with ExitStack() as stack:
         try:
+            if (folder / PLAN).exists():
+                raise ConfigError(
+                    f"{folder} holds a sweep (jobs: {len(read_plan(folder))}), and a single run is not mixed "
+                    "with it; choose another folder with hydra.run.dir. The sweep goes on with -m and "
+                    "hydra.sweep.dir."
+                )
             lock = stack.enter_context(hold(folder, "a run"))
             if not resume and holds_a_run(folder):
                 raise ConfigError(
@@ -86,6 +92,8 @@ def _run(job: RunFolder, problems: Sequence[Problem], lock: Lock, stack: ExitSta
     """Run what has no result yet; the folder is held."""
     setup, folder = job.setup, job.folder
     kept = frozenset(result.id for result in job.results)
+    # From here on a reader can tell what this process has made.
+    lock.tell(len(kept), len(kept), job.before)
     job.tell()
     if problems and len(kept) == len(problems):
         return job.end("complete")

@@ -26,10 +26,11 @@ from omegaconf.errors import OmegaConfBaseException
 from ttsflow import interrupt, plugins
 from ttsflow.errors import ConfigError, TtsflowError
 from ttsflow.job import Ended, Job, ended_before
-from ttsflow.jobs import JobPlan, check_folder, job_name, planned, show_plan, write_plan
+from ttsflow.jobs import JobPlan, check_folder, job_name, numbered, planned, show_plan, write_plan
 from ttsflow.listing import show_jobs
 from ttsflow.loading import Loader, session
-from ttsflow.locking import hold
+from ttsflow.locking import Lock, hold
+from ttsflow.progress import read_plan
 from ttsflow.translate import translated
 
 __all__ = ["Ended", "Job", "sweep"]
@@ -41,13 +42,15 @@ _AUTO = "auto"
 class _Planned:
     """A launcher that prints the jobs first, leaves out what is done, and keeps what they came to."""
 
-    def __init__(self, launcher: Launcher, config: DictConfig, loader: Loader, job: Job) -> None:
+    def __init__(self, launcher: Launcher, config: DictConfig, loader: Loader, job: Job, lock: Lock) -> None:
         self.launcher = launcher
         self.config = config
         self.loader = loader
         self.job = job
+        self.lock = lock
         self.folder = Path(os.path.abspath(str(config.hydra.sweep.dir)))  # noqa: PTH100 - as Hydra does
         self.ended: list[Ended] = []
+        self._kept: dict[Path, int] = {}
         own = OmegaConf.to_container(config.hydra.sweep, resolve=False)
         self._named = isinstance(own, dict) and own["subdir"] == _AUTO
 
@@ -55,15 +58,14 @@ class _Planned:
         """Launch those of a batch that are not done; return what all of them came to."""
         if not job_overrides:
             raise ConfigError("the overrides expand to no job at all.")
-        plan = planned(
-            (
-                (number, overrides, self.folder / self._name(number, overrides))
-                for number, overrides in enumerate(job_overrides, initial_job_idx)
-            ),
-            named=self._named,
-        )
-        show_plan(plan)
+        asked = [
+            (number, overrides, self.folder / self._name(number, overrides))
+            for number, overrides in enumerate(job_overrides, initial_job_idx)
+        ]
+        plan = planned(numbered(asked, read_plan(self.folder)), named=self._named)
+        show_plan(plan, Path(str(self.config.hydra.sweep.dir)))
         write_plan(self.folder, plan)
+        self._tell(plan)
         pending = [job for job in plan if job.pending]
         found = {job.number: _as_it_stands(job) for job in plan if job.same is None and not job.pending}
         self.ended += found.values()
@@ -91,6 +93,13 @@ class _Planned:
             ) from error
         self.ended += ended
         return ended
+
+    def _tell(self, plan: Sequence[JobPlan]) -> None:
+        """Say how many problems had ended before this process, so that its pace can be told."""
+        for job in plan:
+            self._kept.setdefault(job.folder, job.progress.done)
+        kept = sum(self._kept.values())
+        self.lock.tell(kept, kept, 0.0)
 
     def _below(self, folder: Path) -> str:
         return os.path.relpath(folder, self.folder)
@@ -160,26 +169,30 @@ def sweep(overrides: Sequence[str], config_dir: str | None, *, show: bool) -> li
         _check_once_per_choice(sweeper, loader)
         # Some sweepers are only a front for the one that launches.
         launching = sweeper if hasattr(sweeper, "launcher") else sweeper.sweeper
-        launcher = launching.launcher = _Planned(launching.launcher, config, loader, job)
         arguments = OmegaConf.to_container(config.hydra.overrides.task, resolve=False)
         with ExitStack() as stack:
             try:
-                stack.enter_context(hold(folder, "a sweep"))
+                lock = stack.enter_context(hold(folder, "a sweep"))
                 write_plan(folder, [])
             except OSError as error:
                 raise ConfigError(
                     f"the folder {folder} cannot be written: {error.strerror}.", "hydra.sweep.dir"
                 ) from error
+            launcher = launching.launcher = _Planned(launching.launcher, config, loader, job, lock)
+            cut = False
             try:
                 with translated(registry, loader):
                     sweeper.sweep(arguments=arguments)
+            except KeyboardInterrupt:
+                cut = True
+                raise
             finally:
                 # An interrupt ends the batch before the launcher can tell what it had finished.
-                _show(job.done, launcher.ended, folder)
+                _show(job.done, launcher.ended, folder, cut=cut or interrupt.received() is not None)
     return sorted(launcher.ended, key=lambda one: one.number)
 
 
-def _show(done: Sequence[Ended], told: Sequence[Ended], folder: Path) -> None:
+def _show(done: Sequence[Ended], told: Sequence[Ended], folder: Path, *, cut: bool) -> None:
     alike = {(one.folder, frozenset(one.overrides)): one for one in (*told, *done)}
     ended = sorted(alike.values(), key=lambda one: one.number)
     if ended:
@@ -191,5 +204,5 @@ def _show(done: Sequence[Ended], told: Sequence[Ended], folder: Path) -> None:
             [one.row for one in ended],
         )
         print(f"\nresults in {folder}")  # noqa: T201
-        if any(one.status != "complete" for one in ended):
-            print(f"to go on: the same words, and hydra.sweep.dir={folder}")  # noqa: T201
+    if cut or any(one.status != "complete" for one in ended):
+        print(f"to go on: the same words, and hydra.sweep.dir={folder}")  # noqa: T201

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ttsflow import cli
 from ttsflow.analysis.runs import find_runs, one_run, read_run, read_runs
 from ttsflow.config import compose
 from ttsflow.errors import DataError
@@ -146,6 +147,20 @@ def test_one_run_is_wanted_and_several_are_named(write_run, tmp_path):
     write_run("sweep/1", {"a": True})
     with pytest.raises(DataError, match=r"holds 2 runs; name one of them: .*sweep/0, .*sweep/1"):
         one_run(tmp_path / "sweep")
+
+
+@pytest.mark.parametrize("words", [("show",), ("show", "--problem", "a"), ("doctor",)])
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_sweep_in_the_place_of_a_run_names_its_runs(words, jobs, write_run, tmp_path, capsys):
+    for number in range(jobs):
+        write_run(f"sweep/{number}", {"a": True})
+    folder = tmp_path / "sweep"
+    (folder / "sweep.json").write_text('{"jobs": []}')
+    command, *options = words
+    assert cli.main([command, str(folder), *options]) == 2
+    count = "one run" if jobs == 1 else "2 runs"
+    said = capsys.readouterr().err
+    assert f"{folder} is a sweep and holds {count}; name one of them: {folder}/0" in said
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")

@@ -1,14 +1,17 @@
 """How far a sweep or a run is, from its folders alone."""
 
 import os
+import time
 from pathlib import Path
 
 import pytest
 
 from ttsflow import cli
 from ttsflow.engines import warm
-from ttsflow.locking import hold
+from ttsflow.locking import Holder, hold
 from ttsflow.progress import Progress, is_torn, progress, read_plan
+from ttsflow.runfolder import RunFolder
+from ttsflow.testing import FakeEngine
 
 SWEEP = ["run", "-q", "-m", "engine=fake", "limit=4", "strategy=majority,nosuch", "strategy.n=2,3"]
 
@@ -49,7 +52,7 @@ def test_a_row_for_every_job(jobs, capsys):
     assert "job 0: of its results 2 lines cannot be read: 2, 3" in shown
     assert "job 2: ConfigError: strategy: there is no strategy 'nosuch'" in shown
     assert "4 jobs: 1 partial, 1 complete, 2 failed" in shown
-    assert " left, jobs one after another" in shown
+    assert "about 11 problems left\n" in shown, "nobody is at work, so that nothing is said of time"
     assert "nobody runs the sweep" in shown
     assert {path: path.read_bytes() for path in Path("sweep").rglob("*") if path.is_file()} == before
 
@@ -73,14 +76,53 @@ def test_who_is_at_work_and_how_fast(jobs, capsys):
     assert f"the sweep is run by process {os.getpid()}" in shown
 
 
-def test_jobs_that_have_not_begun_count_as_the_others_take():
+def test_jobs_that_have_not_begun_count_as_the_others():
     from ttsflow.analysis.status import _rest
 
-    done = Progress("complete", 4, 4, seconds=60.0)
-    half = Progress("partial", 2, 4, seconds=30.0, left=30.0)
-    assert _rest([done, half, Progress("new")]).startswith("about 0:01:30 left")
-    assert _rest([done, done]) == "nothing is left to do"
-    assert _rest([Progress("new")]) == "nobody knows yet what the rest takes"
+    done, half = Progress("complete", 4, 4, seconds=6e5), Progress("partial", 2, 4, seconds=3e5)
+    jobs = [done, half, Progress("new")]
+    assert _rest(jobs, None) == "about 6 problems left"
+    # Four problems in a minute by the clock on the wall, whatever the engine's clock says.
+    at_work = Holder(1, "here", time.time() - 60, done=2, kept=2)
+    assert _rest(jobs, at_work).startswith("about 6 problems left, about 0:01:30 at the pace")
+    assert _rest(jobs, Holder(1, "here", time.time(), kept=6)) == "about 6 problems left"
+    assert _rest([done, done], None) == "nothing is left to do"
+    assert _rest([Progress("new")], at_work) == "nobody knows yet how many problems are left"
+
+
+def test_a_run_that_nobody_works_on_has_no_time_left(monkeypatch, capsys):
+    """The clock of the fake engine is a virtual one, and nobody can wait by it."""
+    step, steps = FakeEngine.step, [0]
+
+    def breaks(self):
+        steps[0] += 1
+        if steps[0] == 60:
+            raise KeyboardInterrupt
+        return step(self)
+
+    monkeypatch.setattr(FakeEngine, "step", breaks)
+    assert cli.main(["run", "-q", "engine=fake", "concurrency=1", "hydra.run.dir=one"]) == 130
+    assert capsys.readouterr().out == "to go on: the same words, and hydra.run.dir=one --resume\n"
+    found = progress(Path("one"))
+    assert (found.state, found.left) == ("partial", None)
+    assert found.done > 0
+    assert found.seconds > 0
+
+
+def test_results_from_before_are_not_counted_as_made_by_a_run_that_goes_on(monkeypatch):
+    words = ["run", "-q", "--resume", "engine=fake", "limit=3", "hydra.run.dir=one"]
+    assert cli.main(words) == 0
+    file = Path("one/results.jsonl")
+    file.write_text("".join(file.read_text().splitlines(keepends=True)[:2]))
+    told, begin = [], RunFolder.tell
+
+    def looks(self):
+        told.append(progress(Path("one")))
+        begin(self)
+
+    monkeypatch.setattr(RunFolder, "tell", looks)
+    assert cli.main(words) == 0
+    assert [(at.done, at.holder.kept, at.left) for at in told] == [(2, 2, None)]
 
 
 def test_a_single_run(capsys):

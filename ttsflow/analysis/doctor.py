@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from rich.table import Table
 from rich.text import Text
 
-from ttsflow.analysis.runs import read_mapping
+from ttsflow.analysis.runs import check_one, read_mapping
 from ttsflow.budget import TRIPPED
 from ttsflow.errors import DataError
 from ttsflow.listing import wide_console
@@ -74,6 +74,7 @@ def show_findings(folder: Path) -> None:
 
 
 def _read(folder: Path) -> _Run:
+    check_one(folder)
     summary, config = (read_mapping(folder / name) for name in ("summary.json", "config.yaml"))
     work = _numbers(summary.get("work"))
     if not work:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,8 +15,19 @@ import yaml
 from ttsflow.errors import DataError
 from ttsflow.fields import COUNT, FLAG, LABEL, NOT_NEGATIVE, TEXT, Wrong, get
 from ttsflow.lines import numbered_lines
+from ttsflow.progress import PLAN, holds_a_run
 
-__all__ = ["Row", "Run", "Skipped", "find_runs", "one_run", "read_mapping", "read_run", "read_runs"]
+__all__ = [
+    "Row",
+    "Run",
+    "Skipped",
+    "check_one",
+    "find_runs",
+    "one_run",
+    "read_mapping",
+    "read_run",
+    "read_runs",
+]
 
 _STATUSES = ("complete", "partial", "failed")
 _OUTCOMES = ("answered", "abstained", "truncated", "deferred", "failed")
@@ -126,9 +137,24 @@ def one_run(folder: Path) -> Run:
     """Return the run in ``folder`` or below it. Raises ``DataError`` when there is none or several."""
     found = find_runs([folder])
     if len(found) > 1:
-        known = ", ".join(map(str, found[:_TOLD])) + (", ..." if len(found) > _TOLD else "")
-        raise DataError(f"{folder} holds {len(found)} runs; name one of them: {known}")
+        raise _several(folder, found)
     return read_run(found[0])
+
+
+def check_one(folder: Path) -> None:
+    """Raise ``DataError``, which names some of them, for a folder that is no run and has runs below it."""
+    if not folder.is_dir() or holds_a_run(folder):
+        return
+    runs = sorted(_below(folder), key=_numbers_in_order)
+    if runs:
+        raise _several(folder, runs)
+
+
+def _several(folder: Path, runs: Sequence[Path]) -> DataError:
+    known = ", ".join(map(str, runs[:_TOLD])) + (", ..." if len(runs) > _TOLD else "")
+    what = "is a sweep and holds" if (folder / PLAN).is_file() else "holds"
+    count = f"{len(runs)} runs" if len(runs) > 1 else "one run"
+    return DataError(f"{folder} {what} {count}; name one of them: {known}")
 
 
 def read_run(folder: Path) -> Run:

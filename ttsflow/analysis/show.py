@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree as Drawn
 
+from ttsflow.analysis.runs import check_one
 from ttsflow.analysis.tree import Node, Tree, ending, grow, read_trace, walk
 from ttsflow.errors import DataError, suggest
 from ttsflow.lines import read_lines
@@ -28,9 +29,8 @@ def show_problems(folder: Path) -> None:
     """Print a row per problem of a run. Raises ``DataError`` when the folder holds none."""
     path = folder / "results.jsonl"
     if not path.is_file():
-        runs = sorted(str(file.parent) for file in folder.glob("*/results.jsonl"))
-        known = f" Runs below it: {', '.join(runs[:8])}{', ...' if runs[8:] else ''}." if runs else ""
-        raise DataError(f"{folder} holds no results.jsonl; name the folder of a run.{known}")
+        check_one(folder)
+        raise DataError(f"{folder} holds no results.jsonl; name the folder of a run.")
     results, broken = read_lines(path)
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in ("problem", "outcome", "answer", "gold", "right", "decoded", "stopped"):

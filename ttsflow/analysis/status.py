@@ -11,9 +11,9 @@ from rich.table import Table
 from rich.text import Text
 
 from ttsflow.errors import DataError
-from ttsflow.listing import wide_console
-from ttsflow.locking import holder
-from ttsflow.progress import PLAN, Progress, holds_a_run, progress, read_plan
+from ttsflow.listing import shortened, wide_console
+from ttsflow.locking import Holder, holder
+from ttsflow.progress import PLAN, Progress, holds_a_run, progress, read_plan, time_left
 
 __all__ = ["show_status"]
 
@@ -26,8 +26,8 @@ def show_status(folder: Path) -> None:
         raise DataError(f"{str(folder)[:200]} cannot be read: {error.strerror}") from error
     if sweep:
         jobs = sorted(read_plan(folder))
-        _show([(str(number), words, progress(path)) for number, words, path in jobs])
         at_work = holder(folder)
+        _show([(str(number), words, progress(path)) for number, words, path in jobs], at_work)
         print(f"\nthe sweep is run by {at_work}" if at_work else "\nnobody runs the sweep")  # noqa: T201
     elif run:
         _show([("-", (), progress(folder))])
@@ -35,7 +35,7 @@ def show_status(folder: Path) -> None:
         raise DataError(f"{folder} holds neither a sweep nor a run.")
 
 
-def _show(jobs: Sequence[tuple[str, Sequence[str], Progress]]) -> None:
+def _show(jobs: Sequence[tuple[str, Sequence[str], Progress]], at_work: Holder | None = None) -> None:
     words = [set(one) for _, one, _ in jobs]
     common = set.intersection(*words) if len(words) > 1 else set()
     table = Table(box=None, pad_edge=False, header_style="bold")
@@ -54,7 +54,7 @@ def _show(jobs: Sequence[tuple[str, Sequence[str], Progress]]) -> None:
         console.print(
             Text(f"\n{len(jobs)} jobs: " + ", ".join(f"{n} {state}" for state, n in counts.items()))
         )
-        console.print(Text(_rest([at for _, _, at in jobs])))
+        console.print(Text(_rest([at for _, _, at in jobs], at_work)))
 
 
 def _cells(at: Progress) -> tuple[str, ...]:
@@ -72,7 +72,7 @@ def _remarks(at: Progress) -> list[str]:
     """Return what a row has no room for."""
     found = [str(at.holder)] if at.holder is not None else []
     if at.state == "failed" and at.error:
-        found.append(at.error)
+        found.append(shortened(at.error))
     if at.broken:
         found.append(
             f"of its results {len(at.broken)} lines cannot be read: {', '.join(map(str, at.broken[:8]))}"
@@ -80,21 +80,20 @@ def _remarks(at: Progress) -> list[str]:
     return found
 
 
-def _rest(jobs: Sequence[Progress]) -> str:
-    """Estimate what is left of a sweep: jobs that nothing is known of take what others take on average."""
-    known = [
-        at.seconds + (at.left or 0.0)
-        for at in jobs
-        if at.seconds and (at.left is not None or at.state == "complete")
-    ]
-    rest = [at for at in jobs if at.state != "complete"]
-    if not rest:
+def _rest(jobs: Sequence[Progress], at_work: Holder | None) -> str:
+    """Say what is left of a sweep; jobs that nothing is known of are as large as the others on average."""
+    if all(at.state == "complete" for at in jobs):
         return "nothing is left to do"
+    known = [at.planned for at in jobs if at.planned]
     if not known:
-        return "nobody knows yet what the rest takes"
+        return "nobody knows yet how many problems are left"
     mean = sum(known) / len(known)
-    left = sum(mean if at.left is None else at.left for at in rest)
-    return f"about {_time(left)} left, jobs one after another, loading not counted"
+    rest = sum(max(0.0, (at.planned or mean) - at.done) for at in jobs if at.state != "complete")
+    told = f"about {round(rest)} problem{'s' if round(rest) != 1 else ''} left"
+    left = time_left(at_work, sum(at.done for at in jobs), rest)
+    if left is None:
+        return told
+    return f"{told}, about {_time(left)} at the pace since the sweep was started"
 
 
 def _time(seconds: float) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path as File
 from typing import Any
 
+from ttsflow.analysis.runs import check_one
 from ttsflow.errors import DataError
 from ttsflow.lineage import Path
 from ttsflow.lines import read_lines
@@ -67,6 +68,7 @@ def read_trace(folder: File) -> tuple[dict[str, list[dict[str, Any]]], list[int]
     """Return the events of a run as ``read_events`` does, and the numbers of the lines that are none."""
     path = folder / "trace.jsonl"
     if not path.is_file():
+        check_one(folder)
         raise DataError(f"{folder} holds no trace.jsonl; is it a run folder, and was `trace` true?")
     events: dict[str, list[dict[str, Any]]] = {}
     records, broken = read_lines(path)

@@ -138,6 +138,6 @@ def _row(summary: Summary) -> list[str]:
         f"{usage['serial_tokens']:,}",
         f"{seconds:.1f}",
         f"{usage['decoded_tokens'] / seconds:.0f}" if seconds else "-",
-        f"{summary.coverage:.0%}",
+        f"{summary.coverage:.1%}",
         summary.status,
     ]

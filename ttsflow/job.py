@@ -120,7 +120,7 @@ def _row(summary: Summary) -> dict[str, Any]:
         "decoded": usage["decoded_tokens"],
         "serial": usage["serial_tokens"],
         "seconds": round(usage["wall_seconds"], 2),
-        "answered": f"{summary.coverage:.0%}",
+        "answered": f"{summary.coverage:.1%}",
     }
 
 

@@ -19,7 +19,7 @@ __all__ = ["shortened", "show_jobs", "show_parts", "show_plan", "show_plugins", 
 #: Columns when the output is not a terminal, so that a file or a pipe gets whole lines.
 WIDE = 240
 #: Characters of an error in a list of jobs; all of it is in the job's `summary.json`.
-_LONGEST = 200
+_LONGEST = 300
 
 
 def wide_console() -> Console:

@@ -1,7 +1,7 @@
 # make setup      build .venv (about 3 minutes; once, and again when requirements change)
 # make demo       five strategies on a real small model
 # make test       everything; engine tests load the model and run one after another
-# make test-fast  what needs no model and is not marked slow, on all cores; under a minute on two
+# make test-fast  what needs no model and is not marked slow, on all cores; 72 s on two
 # make test-extras  launchers, sweepers and trackers of others, in an environment of its own (.venv-extras)
 # make lint       ruff and mypy
 

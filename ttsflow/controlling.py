@@ -73,7 +73,7 @@ class Controlling:
         assert part is not None
         if case not in self._waiting:
             self._settle()
-            self.observe(case, now)
+            self.observe(case)
         if self._waits(case, part, op.samples):
             self._waiting.add(case)
             return None
@@ -88,7 +88,7 @@ class Controlling:
             self._ahead -= 1
         self._asked.setdefault(case, {})[part] = None
         model = self._ledger.costs[unit]
-        spent = {one: model(one.account.own(now)) for one in {**self._open, case: None}}
+        spent = {one: model(one.account.own()) for one in {**self._open, case: None}}
         asking = Asking(
             op.samples,
             first,
@@ -112,7 +112,7 @@ class Controlling:
             self._queries[part].begin(case)
         if case not in self._open or not case.live:
             # What runs of other branches is observed with what comes of this.
-            self._open[case] = _Open(part, Begun(load, account.own(now)))
+            self._open[case] = _Open(part, Begun(load, account.own()))
         return replace(quotation, offer=offer)
 
     def _waits(self, case: Case, part: ControllerPart, samples: int) -> bool:
@@ -135,12 +135,12 @@ class Controlling:
         told = f"{samples} more would cost up to {price:.4g} {unit}, and {left:.4g} are left to the problem"
         return offer._replace(refused=told)
 
-    def observe(self, case: Case, now: float) -> None:
+    def observe(self, case: Case) -> None:
         """Tell the controller what the samples since the last quotation have cost, once all have ended."""
         quoted = self._open.get(case)
         if quoted is None:
             return
-        usage, begun = case.account.own(now), quoted.begun
+        usage, begun = case.account.own(), quoted.begun
         samples = begun.drawn(case, usage)
         if samples:
             model = self._ledger.costs[self._units[quoted.by]]
@@ -151,19 +151,19 @@ class Controlling:
         for query in self._queries[part].end(case, told):
             self._controllers[part].observe(*query)
 
-    def closed(self, case: Case, now: float) -> None:
+    def closed(self, case: Case) -> None:
         """Take in that a problem is over."""
         quoted = self._open.get(case)
         if quoted is None:
             self._ahead -= 1
             return
-        self.observe(case, now)
+        self.observe(case)
         self._tell(case, quoted.by, None)
         self._waiting.discard(case)
         del self._open[case]
         for part in self._asked.pop(case):
             model = self._ledger.costs[self._units[part]]
-            self._controllers[part].closed(model(case.account.own(now)))
+            self._controllers[part].closed(model(case.account.own()))
 
     def expect(self, problems: int) -> None:
         """Take in that so many problems, which had been deferred, are asked once more."""

@@ -394,7 +394,7 @@ class Driver:
         self._ahead.closed(case)
         self._settle()
         now = self.engine.now()
-        self.controlling.closed(case, now)
+        self.controlling.closed(case)
         self.pace.closed(case, now)
         self.choosing.closed(case, now, lost=self.dead is not None)
         if self._metering is not None:

@@ -13,7 +13,7 @@ import yaml
 from ttsflow.errors import ConfigError
 from ttsflow.kept import Found, read_results
 from ttsflow.lineage import content_id
-from ttsflow.lines import replace_text
+from ttsflow.lines import replace_text, replacing
 from ttsflow.progress import FILES, holds_a_run, is_torn, read_summary
 from ttsflow.session import versions
 from ttsflow.setup import Setup
@@ -193,12 +193,10 @@ def _with_whole_trace(path: Path, kept: Sequence[str]) -> list[str]:
     whole = {str(event.get("problem")) for event in _events(path) if event.get("event") == "result"}
     kept = [name for name in kept if name in whole]
     names = {*kept}
-    part = path.with_name(f"{path.name}.part")
-    with part.open("w", encoding="utf-8") as file:
+    with replacing(path) as part, part.open("w", encoding="utf-8") as file:
         for event in _events(path):
             if event.get("problem") in names:
                 file.write(json.dumps(event, ensure_ascii=False, separators=(",", ":")) + "\n")
-    part.replace(path)
     return kept
 
 

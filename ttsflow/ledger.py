@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 from ttsflow.budget import Budget
 from ttsflow.ops import Quotation
@@ -69,6 +68,13 @@ class Account:
 
     def usage(self, now: float) -> Usage:
         """Return what is spent by now; tokens of running requests count as output."""
+        return self._usage((self.ended if self.ended is not None else now) - self.started)
+
+    def own(self) -> Usage:
+        """Return the usage with its share of the run's seconds in place of all that passed meanwhile."""
+        return self._usage(self.share)
+
+    def _usage(self, seconds: float) -> Usage:
         return Usage(
             prompt=self.prompt,
             cached=self.cached,
@@ -81,13 +87,9 @@ class Account:
             serial=self.serial,
             requests=self.requests,
             engine_steps=self.engine_steps,
-            seconds=(self.ended if self.ended is not None else now) - self.started,
+            seconds=seconds,
             joules=self.joules,
         )
-
-    def own(self, now: float) -> Usage:
-        """Return the usage with its share of the run's seconds in place of all that passed meanwhile."""
-        return replace(self.usage(now), seconds=self.share)
 
     def underway(self) -> Usage:
         """Return the part of the usage that belongs to requests still running."""
@@ -124,7 +126,7 @@ class Ledger:
         account.reserved.clear()
         usage = account.usage(now)
         if account.requests and not account.fallen:
-            self._whole, self._wholes = self._whole + account.own(now), self._wholes + 1
+            self._whole, self._wholes = self._whole + account.own(), self._wholes + 1
         self.open.remove(account)
         self.closed = self.closed + usage
         return usage
@@ -252,7 +254,7 @@ class Ledger:
             model = self.costs[unit]
             mean = model(self._whole) / self._wholes if self._wholes else 0.0
             others = [one for one in self.open if not (one is account or one.fallen)]
-            coming = sum(max(0.0, mean - model(one.own(now))) for one in others)
+            coming = sum(max(0.0, mean - model(one.own())) for one in others)
             left = min(self._left(account, unit, total), limit - model(total) - coming) - mean
             if left < share * limit:
                 return f"reserve: {max(0.0, left):.6g} of {limit:.6g} {unit} would be left"

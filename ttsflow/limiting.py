@@ -42,10 +42,13 @@ class Limiting:
     def enforce(self, cases: Iterable[Case]) -> None:
         """End whatever has reached its limit; called after every engine step."""
         now = self._now()
-        self._spent = self._spent or self._ledger.run_exceeded(now, self.started)
+        # What the run has spent is the sum over all problems, and the same for each of them.
+        reached = self._ledger.run_exceeded(now, self.started)
+        exceeded = reached and self._ledger.run_exceeded(now, self.started, live=True)
+        self._spent = self._spent or reached
         for case in cases:
             if case.account.stopped is None:
-                reason = self._limit(case, now, live=case.live > 0)
+                reason = self._limit(case, now, exceeded if case.live else reached, live=case.live > 0)
                 if reason is not None:
                     case.account.stopped = reason
                     self.capped.add(case.problem.id)
@@ -54,7 +57,9 @@ class Limiting:
 
     def refused(self, case: Case, now: float) -> str | None:
         """Return the limit that forbids a problem new requests, None when there is none."""
-        stopped = case.account.stopped or self._limit(case, now, live=False)
+        stopped = case.account.stopped or self._limit(
+            case, now, self._ledger.run_exceeded(now, self.started), live=False
+        )
         if stopped is not None:
             self.capped.add(case.problem.id)
         return stopped
@@ -71,10 +76,9 @@ class Limiting:
         self._trace.event("fallback", case.problem.id, {"reason": reason})
         return FALLBACKS[name]
 
-    def _limit(self, case: Case, now: float, *, live: bool) -> str | None:
-        """Return the limit that ends the running requests of a problem, or forbids it new ones."""
-        return (
-            self._ends.broken
-            or self._ledger.run_exceeded(now, self.started, live=live)
-            or self._ledger.exceeded(case.account, now, live=live)
-        )
+    def _limit(self, case: Case, now: float, run: str | None, *, live: bool) -> str | None:
+        """Return the limit that ends the running requests of a problem, or forbids it new ones.
+
+        ``run`` is that of the run, if it is reached.
+        """
+        return self._ends.broken or run or self._ledger.exceeded(case.account, now, live=live)

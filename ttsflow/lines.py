@@ -11,7 +11,7 @@ from typing import Any
 
 from ttsflow.errors import DataError
 
-__all__ = ["LineFile", "numbered_lines", "read_lines", "replace_text"]
+__all__ = ["LineFile", "numbered_lines", "read_lines", "replace_text", "replacing"]
 
 _MOST_HELD = 1 << 20
 """Characters that wait to be written at most."""
@@ -97,11 +97,18 @@ class LineFile:
 
 def replace_text(path: Path, text: str) -> None:
     """Write a file in one move, so that a reader never sees half of it. Raises ``OSError``."""
+    with replacing(path) as part:
+        part.write_text(text, encoding="utf-8")
+
+
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Give a file to write to, which takes the place of ``path`` at the end, and is gone after an error."""
     part = path.with_name(f"{path.name}.part")
     try:
-        part.write_text(text, encoding="utf-8")
+        yield part
         part.replace(path)
-    except OSError:
+    except BaseException:
         with contextlib.suppress(OSError):
             part.unlink(missing_ok=True)
         raise

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
+from operator import add, attrgetter
 from typing import Any, Literal, NamedTuple
 
 from ttsflow.errors import ConfigError
@@ -135,12 +136,15 @@ class Usage:
         return self.output + self.aborted + self.dropped
 
     def __add__(self, other: Usage) -> Usage:
-        counts = {f.name: getattr(self, f.name) + getattr(other, f.name) for f in _ADDED}
-        known = [value for value in (self.joules, other.joules) if value is not None]
-        return Usage(**counts, joules=sum(known) if known else None)
+        one, two = self.joules, other.joules
+        joules = two if one is None else one if two is None else one + two
+        # A budget adds up many of these at every engine step.
+        return Usage(*(*map(add, _counts(self), _counts(other)), joules))
 
 
-_ADDED = [item for item in fields(Usage) if item.name != "joules"]
+_counts: Callable[[Usage], tuple[Any, ...]] = attrgetter(
+    *(item.name for item in fields(Usage) if item.name != "joules")
+)
 
 
 @dataclass(frozen=True, slots=True)

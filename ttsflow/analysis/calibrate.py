@@ -18,6 +18,7 @@ from ttsflow.analysis.calibrating import Measured, Plan, calibrate
 from ttsflow.assemble import assemble
 from ttsflow.config import compose
 from ttsflow.errors import ConfigError, suggest
+from ttsflow.lines import replace_text
 from ttsflow.listing import wide_console
 from ttsflow.load.idle import NoLoad
 from ttsflow.load.injector import check_level
@@ -158,11 +159,8 @@ def _check_target(target: Path) -> None:
 
 
 def _write(target: Path, text: str) -> None:
-    """Write the file in one move, so that a reader never sees half of one."""
-    partial = target.with_name(f"{target.name}.part")
     try:
-        partial.write_text(text, encoding="utf-8")
-        os.replace(partial, target)  # noqa: PTH105 - the atomic one
+        replace_text(target, text)
     except OSError as error:
         raise ConfigError(f"{str(target)!r} cannot be written: {error.strerror}.", "-o") from error
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sqlite3
 import zlib
 from collections.abc import Iterator
@@ -14,6 +13,7 @@ from typing import Any
 
 from ttsflow.engines.samples import unpack, unpack_mappings
 from ttsflow.errors import ConfigError, MissingExtra
+from ttsflow.lines import replacing
 
 __all__ = ["export"]
 
@@ -37,15 +37,11 @@ def export(connection: sqlite3.Connection, target: Path) -> int:
         raise ConfigError(f"a file that ends in .jsonl or .parquet is wanted, got {target}.", "--export")
     if target.exists():
         raise ConfigError(f"{target} is there already, and nothing is overwritten.", "--export")
-    partial = target.with_name(f"{target.name}.part")
     try:
-        count = writers[target.suffix](_rows(connection), partial)
-        os.replace(partial, target)  # noqa: PTH105 - the atomic one
+        with replacing(target) as part:
+            return writers[target.suffix](_rows(connection), part)
     except OSError as error:
         raise ConfigError(f"{target} cannot be written: {error.strerror or error}.", "--export") from error
-    finally:
-        partial.unlink(missing_ok=True)
-    return count
 
 
 def _rows(connection: sqlite3.Connection) -> Iterator[dict[str, Any]]:

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 from ttsflow.control import ControllerPart
 from ttsflow.errors import ConfigError
-from ttsflow.ops import Generate, Generated, Note, Op, Quotation, Quote, Request
+from ttsflow.ops import Generate, Generated, Note, Op, Request
 from ttsflow.protocols import Reply
 from ttsflow.strategies.flow import Steps
 from ttsflow.strategies.generate import MOST
+from ttsflow.strategies.offered import offered
 from ttsflow.strategies.rungs import check_rungs, rungs_to
 from ttsflow.types import State
 
@@ -56,11 +57,8 @@ class Allocate:
         """Return how many samples are granted, which are then set aside, or why none are."""
         refused = ""
         for rung in reversed(rungs_to(self.rungs, self.n)):
-            quotation: Quotation = yield Quote(rung, by=self.controller)
-            if quotation.offer is None:
-                msg = "a controller was asked and gave no offer."
-                raise RuntimeError(msg)
-            if quotation.offer.refused is None:
+            offer = yield from offered(self.controller, rung)
+            if offer.refused is None:
                 return rung
-            refused = quotation.offer.refused
+            refused = offer.refused
         return refused

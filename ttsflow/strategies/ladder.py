@@ -16,6 +16,7 @@ from ttsflow.strategies.aggregate import voters
 from ttsflow.strategies.climbing import LARGEST, plan
 from ttsflow.strategies.flow import Steps
 from ttsflow.strategies.generate import MOST
+from ttsflow.strategies.offered import offered
 from ttsflow.strategies.rungs import check_rungs, rungs_to
 from ttsflow.strategies.worth import rates, stability
 from ttsflow.types import State
@@ -154,7 +155,7 @@ class Ladder:
             return self._at_most(self._worthy(votes, costs, drawn, self.worth), higher)
         offers: dict[int, Offer] = {}
         for rung in higher if self.gain != "one_rung" else higher[:1]:
-            offers[rung] = yield from self._ask(rung - drawn)
+            offers[rung] = yield from offered(self.controller, rung - drawn)
         first = offers[higher[0]]
         if first.refused is not None:
             return first.refused
@@ -167,20 +168,13 @@ class Ladder:
         # The highest up to there that is granted. What is asked for last is set aside.
         granted = max(rung for rung, offer in offers.items() if rung <= chosen and offer.refused is None)
         if granted != [*offers][-1]:
-            yield from self._ask(granted - drawn)
+            yield from offered(self.controller, granted - drawn)
         return granted
 
     @staticmethod
     def _at_most(chosen: int | str, allowed: Sequence[int]) -> int | str:
         """Return the highest rung that is allowed up to the one that was chosen."""
         return chosen if isinstance(chosen, str) else max(rung for rung in allowed if rung <= chosen)
-
-    def _ask(self, samples: int) -> Generator[Op, Reply, Offer]:
-        quotation: Quotation = yield Quote(samples, by=self.controller)
-        if quotation.offer is None:
-            msg = "a controller was asked and gave no offer."
-            raise RuntimeError(msg)
-        return quotation.offer
 
     def _worthy(self, votes: Sequence[int], costs: Mapping[int, float], drawn: int, rate: float) -> int | str:
         """Return to which rung it is worth to draw at these costs, or that it is not."""

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from ttsflow.control import ControllerPart
 from ttsflow.errors import ConfigError
-from ttsflow.ops import Generate, Generated, Note, Offer, Op, Quotation, Quote, Request
-from ttsflow.protocols import Reply
+from ttsflow.ops import Generate, Generated, Note, Quote, Request
 from ttsflow.strategies.flow import Steps
 from ttsflow.strategies.generate import MOST
+from ttsflow.strategies.offered import offered
 from ttsflow.types import Candidate, State
 
 __all__ = ["RoundCheck"]
@@ -50,7 +50,7 @@ class RoundCheck:
             return state
         reason = self._alike(active)
         if reason is None:
-            reason = (yield from self._ask(len(active) or self.n)).refused
+            reason = (yield from offered(self.controller, len(active) or self.n)).refused
         if reason is None:
             return state
         return (yield from self._end(state, active, reason))
@@ -65,20 +65,13 @@ class RoundCheck:
             return None
         return f"not worth it: the best of {len(scores)} candidates is {max(0.0, ahead):.3g} above their mean"
 
-    def _ask(self, samples: int) -> Generator[Op, Reply, Offer]:
-        quotation: Quotation = yield Quote(samples, by=self.controller)
-        if quotation.offer is None:
-            msg = "a controller was asked and gave no offer."
-            raise RuntimeError(msg)
-        return quotation.offer
-
     def _end(self, state: State, active: Sequence[Candidate], reason: str) -> Steps:
         """Complete the best candidate, or draw one where there is none, and end the loop."""
         ended = tuple(c for c in state.pool if not c.active)
         best = max(active, key=_rank, default=None)
         done = max((c for c in ended if c.finished and c.answer), key=_rank, default=None)
         needed = done is None or (best is not None and _rank(best) > _rank(done))
-        refused = (yield from self._ask(1)).refused if needed else None
+        refused = (yield from offered(self.controller, 1)).refused if needed else None
         if refused is None and needed:
             got: Generated = yield Generate((Request(best),))
             ended += got.candidates

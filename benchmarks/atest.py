@@ -17,7 +17,7 @@ from typing import NamedTuple
 from common import finish
 from rich.table import Table
 
-from ttsflow.assemble import assemble
+from ttsflow.composing.assemble import assemble
 from ttsflow.config import compose
 from ttsflow.engines import warm
 from ttsflow.listing import wide_console

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ttsflow.assemble import assemble
+from ttsflow.composing.assemble import assemble
 from ttsflow.config import compose, strategy_of
 from ttsflow.engines.recorded_paths import shuffled
 from ttsflow.recordings import Recording, write_recordings

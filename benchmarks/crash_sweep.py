@@ -21,7 +21,7 @@ from typing import Any
 
 from common import finish
 
-from ttsflow.progress import progress, read_plan
+from ttsflow.runs.progress import progress, read_plan
 
 #: The fake engine takes no time; with this a step takes a little, so that there is a moment to be killed in.
 CHILD = """

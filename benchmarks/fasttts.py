@@ -30,7 +30,7 @@ from fasttts_meter import Meter
 from fasttts_work import WIDTH, WORKLOADS, Cell, overrides, word_problems
 from rich.table import Table
 
-from ttsflow.assemble import assemble
+from ttsflow.composing.assemble import assemble
 from ttsflow.config import compose
 from ttsflow.engines import warm
 from ttsflow.listing import wide_console

@@ -17,14 +17,14 @@ from typing import Any
 
 from common import finish
 
-from ttsflow.assemble import assemble
+from ttsflow.composing.assemble import assemble
 from ttsflow.config import compose
-from ttsflow.driver import Driver
+from ttsflow.driver.loop import Driver
+from ttsflow.driver.settle import Rules
 from ttsflow.ledger import Ledger
 from ttsflow.lineage import seed_of
 from ttsflow.ops import EngineRequest
 from ttsflow.protocols import Engine
-from ttsflow.settle import Rules
 from ttsflow.setup import Setup
 from ttsflow.strategies.aggregate import Aggregate
 from ttsflow.strategies.flow import Sequence

@@ -18,8 +18,8 @@ from pathlib import Path
 from common import finish
 
 from ttsflow.config import compose
-from ttsflow.job import record_failure
 from ttsflow.run import run_config
+from ttsflow.runs.job import record_failure
 
 PLAIN = ("majority", "ffs", "lfs", "adaptive_consistency", "esc")
 SEARCHES = ("beam_search", "dvts", "best_of_n", "majority", "rebase")

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from common import finish, run
 
-from ttsflow.assemble import assemble
+from ttsflow.composing.assemble import assemble
 from ttsflow.config import compose
 from ttsflow.engines import warm
 from ttsflow.session import Session

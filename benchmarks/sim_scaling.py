@@ -12,7 +12,7 @@ import time
 
 from common import finish
 
-from ttsflow.assemble import assemble
+from ttsflow.composing.assemble import assemble
 from ttsflow.config import compose
 from ttsflow.session import Session
 

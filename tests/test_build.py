@@ -293,7 +293,7 @@ def test_settings_for_a_misspelt_stage_name_the_right_one(registry):
     )
 )
 def test_order_is_a_permutation_in_which_each_follower_comes_later(case):
-    from ttsflow.order import in_order
+    from ttsflow.composing.order import in_order
 
     names, picks = case
     # Each may stand after an earlier one only, so that there is no circle.

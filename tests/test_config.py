@@ -11,12 +11,12 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.version import VersionBase
 
 from ttsflow import Pipeline, plugins
-from ttsflow.assemble import assemble
 from ttsflow.build import build, explain, fill, walk
+from ttsflow.composing.assemble import assemble
+from ttsflow.composing.mount import references
 from ttsflow.config import compose, compose_run, strategy, to_yaml
 from ttsflow.errors import ConfigError, PluginError
 from ttsflow.ledger import Budget
-from ttsflow.mount import references
 from ttsflow.registry import config_folder
 from ttsflow.types import Sampling
 

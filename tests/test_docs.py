@@ -17,9 +17,9 @@ from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from ttsflow import cli, hookspecs, plugins
-from ttsflow.assemble import assemble, split_engine
 from ttsflow.build import build, explain
 from ttsflow.builtin import PARTS
+from ttsflow.composing.assemble import assemble, split_engine
 from ttsflow.config import compose
 from ttsflow.costs.calibrated import Calibration
 from ttsflow.errors import ConfigError

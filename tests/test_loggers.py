@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from ttsflow.assemble import assemble
 from ttsflow.build import build, explain
+from ttsflow.composing.assemble import assemble
 from ttsflow.config import compose
 from ttsflow.engines import warm
 from ttsflow.errors import ConfigError, MissingExtra

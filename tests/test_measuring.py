@@ -7,7 +7,7 @@ from typing import ClassVar
 import pytest
 
 from ttsflow import plugins
-from ttsflow.assemble import assemble
+from ttsflow.composing.assemble import assemble
 from ttsflow.controllers.online import Online
 from ttsflow.controllers.reserve import Reserve
 from ttsflow.costs.basic import Tokens

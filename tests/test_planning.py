@@ -9,8 +9,8 @@ import pytest
 from ttsflow import planning
 from ttsflow.analysis import plan as commands
 from ttsflow.analysis.doctor import diagnose
-from ttsflow.assemble import assemble
 from ttsflow.build import build, fill
+from ttsflow.composing.assemble import assemble
 from ttsflow.config import compose
 from ttsflow.costs.hardware import Efficiency, Hardware
 from ttsflow.costs.plan import GIB

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from ttsflow.assemble import assemble
 from ttsflow.budget import Breaker
+from ttsflow.composing.assemble import assemble
 from ttsflow.config import compose
 from ttsflow.errors import ConfigError
 from ttsflow.run import run_config

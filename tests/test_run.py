@@ -7,7 +7,7 @@ import math
 import pytest
 import yaml
 
-from ttsflow.assemble import assemble
+from ttsflow.composing.assemble import assemble
 from ttsflow.display import Display
 from ttsflow.engines import warm
 from ttsflow.errors import ConfigError, ModelError

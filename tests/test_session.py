@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from ttsflow.assemble import assemble
+from ttsflow.composing.assemble import assemble
 from ttsflow.engines import warm
 from ttsflow.engines.shared import Port
 from ttsflow.errors import ConfigError

@@ -13,8 +13,8 @@ import types
 from collections.abc import Mapping
 from typing import Any, Literal, Union, get_args, get_origin
 
+from ttsflow.composing.order import in_order
 from ttsflow.errors import ConfigError, PluginError, TtsflowError, suggest
-from ttsflow.order import in_order
 from ttsflow.parts import PROTOCOLS, explain, join, schema, walk
 from ttsflow.registry import MOUNT, Registry
 from ttsflow.values import check_key, check_literal, check_scalar, describe_type, show

@@ -121,7 +121,7 @@ def _run(argv: Sequence[str]) -> int:
     warn()
     with interrupt.handled(), _seldom_collecting():
         if args.multirun:
-            from ttsflow.sweep import sweep
+            from ttsflow.runs.sweep import sweep
 
             ended = sweep(args.overrides, args.config_dir, show=not args.quiet)
             return int(any(job.status != "complete" for job in ended))

@@ -108,8 +108,8 @@ def explain(argv: Sequence[str]) -> int:
     args = overridden(parser, argv)
     from ttsflow.build import build
     from ttsflow.build import explain as told
+    from ttsflow.composing.origins import naming, with_variables
     from ttsflow.config import VARIABLES, compose_run, to_yaml
-    from ttsflow.origins import naming, with_variables
     from ttsflow.plugins import load
 
     warn()

@@ -17,13 +17,13 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from ttsflow import plugins
+from ttsflow.composing.loading import OWN_CONFIGS, Loader, session
+from ttsflow.composing.mount import check_removed, expand, references, split
+from ttsflow.composing.origins import Resolved, origins
+from ttsflow.composing.replace import merged
+from ttsflow.composing.translate import translated
 from ttsflow.errors import ConfigError, suggest
-from ttsflow.loading import OWN_CONFIGS, Loader, session
-from ttsflow.mount import check_removed, expand, references, split
-from ttsflow.origins import Resolved, origins
 from ttsflow.registry import Registry, config_folder
-from ttsflow.replace import merged
-from ttsflow.translate import translated
 from ttsflow.values import show
 
 __all__ = ["VARIABLES", "Composed", "compose", "compose_run", "strategy", "strategy_of", "to_yaml"]

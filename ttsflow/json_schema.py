@@ -16,10 +16,10 @@ from typing import Any, Literal, Union, get_args, get_origin
 import yaml
 
 from ttsflow.acceleration import Acceleration
+from ttsflow.composing.order import AFTER
 from ttsflow.costs.hardware import Hardware
 from ttsflow.errors import ConfigError, TtsflowError, suggest
 from ttsflow.ledger import Budget
-from ttsflow.order import AFTER
 from ttsflow.parts import PROTOCOLS, schema
 from ttsflow.registry import MOUNT, Entry, Registry, config_folder
 from ttsflow.types import Sampling

@@ -7,10 +7,10 @@ import typing
 from collections.abc import Iterator, Mapping
 from typing import Any, get_args
 
+from ttsflow.composing.order import AFTER
 from ttsflow.control import ControllerPart
 from ttsflow.errors import PluginError
 from ttsflow.logger import LoggerPart
-from ttsflow.order import AFTER
 from ttsflow.paths import PathsPart
 from ttsflow.protocols import (
     CostModel,

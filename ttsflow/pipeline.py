@@ -8,9 +8,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ttsflow.arguments import budgeted, engine_of, group_of, on_hardware, part_of, sampling_of, strategy_of
-from ttsflow.assemble import assemble
 from ttsflow.choosers import check_gold
+from ttsflow.composing.arguments import (
+    budgeted,
+    engine_of,
+    group_of,
+    on_hardware,
+    part_of,
+    sampling_of,
+    strategy_of,
+)
+from ttsflow.composing.assemble import assemble
 from ttsflow.errors import ConfigError, EngineDead
 from ttsflow.protocols import Task
 from ttsflow.session import Session, versions

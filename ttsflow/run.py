@@ -17,21 +17,21 @@ from pathlib import Path
 from typing import Any
 
 from ttsflow import interrupt
-from ttsflow.assemble import assemble
 from ttsflow.choosers import check_gold
+from ttsflow.composing.assemble import assemble
 from ttsflow.controllers.prices import LEARNT
 from ttsflow.display import Display
-from ttsflow.earlier import data_id, take_up
 from ttsflow.errors import ConfigError, TtsflowError
-from ttsflow.lines import LineFile
-from ttsflow.locking import Lock, hold
-from ttsflow.progress import PLAN, holds_a_run, read_plan
-from ttsflow.runfolder import FULL, RunFolder
+from ttsflow.runs.earlier import data_id, take_up
+from ttsflow.runs.lines import LineFile
+from ttsflow.runs.locking import Lock, hold
+from ttsflow.runs.progress import PLAN, holds_a_run, read_plan
+from ttsflow.runs.runfolder import FULL, RunFolder
+from ttsflow.runs.timeline import write_timeline
 from ttsflow.session import Session
 from ttsflow.setup import Setup
 from ttsflow.status import Status
 from ttsflow.summary import Summary
-from ttsflow.timeline import write_timeline
 from ttsflow.trace import JsonTrace, NoTrace, finite, result_record
 from ttsflow.types import Problem
 

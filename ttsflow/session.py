@@ -15,9 +15,11 @@ from typing import Any, Self
 
 from ttsflow import plugins
 from ttsflow.acceleration import PLAIN, Acceleration
-from ttsflow.choosing import Choosers
 from ttsflow.costs.replan import Replanner
-from ttsflow.driver import Driver
+from ttsflow.driver.choosing import Choosers
+from ttsflow.driver.loop import Driver
+from ttsflow.driver.metering import Metering
+from ttsflow.driver.settle import Rules
 from ttsflow.engines import warm
 from ttsflow.engines.accelerated import accelerated, counted
 from ttsflow.engines.pool_file import pool_path
@@ -29,14 +31,12 @@ from ttsflow.errors import ConfigError
 from ttsflow.ledger import Budget, Ledger
 from ttsflow.lineage import derive
 from ttsflow.load.opening import open_load
-from ttsflow.metering import Metering
 from ttsflow.meters.plain import joules_source
 from ttsflow.protocols import Engine, Task, Verifier
+from ttsflow.runs.timeline import Moment, Timeline
 from ttsflow.sensors import EnergyMeter, LoadMonitor
-from ttsflow.settle import Rules
 from ttsflow.setup import Setup
 from ttsflow.status import Status
-from ttsflow.timeline import Moment, Timeline
 from ttsflow.trace import Recorder
 from ttsflow.types import Problem, Result
 from ttsflow.verifiers.served import Served, opened, served

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Protocol
 
-from ttsflow.lines import LineFile
+from ttsflow.runs.lines import LineFile
 from ttsflow.types import Candidate, Result
 
 __all__ = ["JsonTrace", "NoTrace", "Recorder", "candidate_event", "finite", "result_record"]

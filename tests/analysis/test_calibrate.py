@@ -8,7 +8,7 @@ import pytest
 from ttsflow import cli
 from ttsflow.analysis import calibrating
 from ttsflow.analysis.calibrating import Plan, calibrate
-from ttsflow.assemble import assemble
+from ttsflow.composing.assemble import assemble
 from ttsflow.config import compose
 from ttsflow.costs.calibrated import read_calibration
 from ttsflow.errors import ConfigError, DataError, TtsflowError

@@ -8,9 +8,9 @@ import pytest
 
 from ttsflow import cli
 from ttsflow.engines import warm
-from ttsflow.locking import Holder, hold
-from ttsflow.progress import Progress, is_torn, progress, read_plan
-from ttsflow.runfolder import RunFolder
+from ttsflow.runs.locking import Holder, hold
+from ttsflow.runs.progress import Progress, is_torn, progress, read_plan
+from ttsflow.runs.runfolder import RunFolder
 from ttsflow.testing import FakeEngine
 
 SWEEP = ["run", "-q", "-m", "engine=fake", "limit=4", "strategy=majority,nosuch", "strategy.n=2,3"]

@@ -8,7 +8,7 @@ import pytest
 from ttsflow import cli
 from ttsflow.analysis.timeline import draw, figures
 from ttsflow.errors import ConfigError, DataError
-from ttsflow.timeline import FILE, Moment, Timeline, read_timeline, write_timeline
+from ttsflow.runs.timeline import FILE, Moment, Timeline, read_timeline, write_timeline
 
 
 def moment(seconds, running=0, **counts):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ttsflow.assemble import assemble
+from ttsflow.composing.assemble import assemble
 from ttsflow.config import compose
 from ttsflow.control import Asking
 from ttsflow.controllers.prices import Prices

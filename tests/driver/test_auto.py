@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 import pytest
 
 from ttsflow import Pipeline
-from ttsflow.assemble import assemble
 from ttsflow.choice import ChooserPart
 from ttsflow.choosers import check_gold, choosers_of
+from ttsflow.composing.assemble import assemble
 from ttsflow.config import strategy_of
 from ttsflow.controllers.chooser import Learning
 from ttsflow.controllers.online import Online

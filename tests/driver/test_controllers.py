@@ -477,7 +477,7 @@ def test_samples_that_a_budget_ended_midway_tell_nothing_of_a_price(tools):
 
 
 def test_what_controllers_have_learnt_is_told_in_the_order_of_their_stages(tools):
-    from ttsflow.assemble import assemble
+    from ttsflow.composing.assemble import assemble
     from ttsflow.session import Session
 
     mapping = {
@@ -495,7 +495,7 @@ def test_what_controllers_have_learnt_is_told_in_the_order_of_their_stages(tools
 
 
 def test_a_comparison_with_the_plain_engine_leaves_out_what_a_controller_decided():
-    from ttsflow.assemble import assemble
+    from ttsflow.composing.assemble import assemble
     from ttsflow.session import Session
 
     mapping = {
@@ -605,7 +605,7 @@ def test_branches_of_one_question_do_not_wait_for_each_other():
 
 @pytest.mark.slow
 def test_with_many_in_flight_no_question_is_deferred_for_prices_of_short_samples(tools):
-    from ttsflow.assemble import assemble
+    from ttsflow.composing.assemble import assemble
     from ttsflow.config import compose
     from ttsflow.session import Session
 

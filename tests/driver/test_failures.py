@@ -2,11 +2,11 @@
 
 import pytest
 
-from ttsflow.driver import Driver
+from ttsflow.driver.loop import Driver
+from ttsflow.driver.settle import Rules
 from ttsflow.errors import ConfigError, EngineDead
 from ttsflow.ledger import Budget, Ledger
 from ttsflow.ops import Generate, Request, Score
-from ttsflow.settle import Rules
 from ttsflow.testing import FakeEngine, FakeTask, run_fake
 from ttsflow.testing.parts import fake_scores
 from ttsflow.types import Answer, Sampling

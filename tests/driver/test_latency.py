@@ -6,11 +6,11 @@ from ttsflow.budget import Budget
 from ttsflow.config import compose
 from ttsflow.controllers.online import Online
 from ttsflow.controllers.reserve import Reserve
+from ttsflow.driver.flight import Case
+from ttsflow.driver.pacing import Pace
 from ttsflow.errors import ConfigError
-from ttsflow.flight import Case
 from ttsflow.ledger import Account
 from ttsflow.ops import Generate, Generated, Offer, Quotation, Quote
-from ttsflow.pacing import Pace
 from ttsflow.run import run_config
 from ttsflow.strategies.aggregate import Aggregate
 from ttsflow.strategies.flow import Sequence

@@ -3,12 +3,12 @@
 import pytest
 
 from ttsflow.acceleration import Acceleration, Speculation
-from ttsflow.assemble import assemble
+from ttsflow.composing.assemble import assemble
 from ttsflow.config import compose
-from ttsflow.driver import Driver
+from ttsflow.driver.loop import Driver
+from ttsflow.driver.settle import Rules
 from ttsflow.engines.accelerated import accelerated, counted
 from ttsflow.ledger import Ledger
-from ttsflow.settle import Rules
 
 pytestmark = pytest.mark.engine
 

@@ -2,15 +2,15 @@
 
 import pytest
 
-from ttsflow.assemble import assemble
+from ttsflow.composing.assemble import assemble
 from ttsflow.config import compose
-from ttsflow.driver import Driver
+from ttsflow.driver.loop import Driver
+from ttsflow.driver.settle import Rules
 from ttsflow.engines.accelerated import accelerated, counted
 from ttsflow.engines.sample_store import SampleStore
 from ttsflow.engines.samples import texts_of
 from ttsflow.engines.vllm import VLLM
 from ttsflow.ledger import Ledger
-from ttsflow.settle import Rules
 
 pytestmark = pytest.mark.engine
 

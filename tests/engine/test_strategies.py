@@ -4,14 +4,14 @@ import json
 
 import pytest
 
-from ttsflow.assemble import assemble
+from ttsflow.composing.assemble import assemble
 from ttsflow.config import compose
-from ttsflow.driver import Driver
+from ttsflow.driver.loop import Driver
+from ttsflow.driver.settle import Rules
 from ttsflow.errors import EngineDead
 from ttsflow.ledger import Ledger
 from ttsflow.ops import Progress
 from ttsflow.run import run_config
-from ttsflow.settle import Rules
 from ttsflow.trace import JsonTrace
 
 pytestmark = pytest.mark.engine

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ttsflow.assemble import assemble
 from ttsflow.build import build
+from ttsflow.composing.assemble import assemble
 from ttsflow.config import compose, strategy
 from ttsflow.costs.calibrated import Calibration
 from ttsflow.costs.hardware import Hardware

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ttsflow.assemble import assemble
 from ttsflow.build import build
+from ttsflow.composing.assemble import assemble
 from ttsflow.config import compose, strategy
 from ttsflow.costs.hardware import Efficiency, Hardware
 from ttsflow.costs.models import shape_of

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ttsflow.progress import read_plan
+from ttsflow.runs.progress import read_plan
 
 # Many processes, on a machine that may be busy: starting Ray alone takes half a minute.
 pytestmark = [pytest.mark.extras, pytest.mark.timeout(1200)]

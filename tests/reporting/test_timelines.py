@@ -5,7 +5,7 @@ import pytest
 from ttsflow.analysis.runs import read_run
 from ttsflow.reporting.panels import panels
 from ttsflow.reporting.timelines import timelines
-from ttsflow.timeline import FILE, Moment, write_timeline
+from ttsflow.runs.timeline import FILE, Moment, write_timeline
 
 
 @pytest.mark.slow

@@ -5,8 +5,8 @@ import re
 
 import pytest
 
-from ttsflow.assemble import assemble
 from ttsflow.build import field_names
+from ttsflow.composing.assemble import assemble
 from ttsflow.config import compose
 from ttsflow.engines.pooling import Pooling
 from ttsflow.engines.vllm import VLLM

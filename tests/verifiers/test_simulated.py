@@ -6,7 +6,7 @@ from statistics import NormalDist, fmean, stdev
 
 import pytest
 
-from ttsflow.assemble import assemble
+from ttsflow.composing.assemble import assemble
 from ttsflow.config import compose
 from ttsflow.costs.hardware import Hardware
 from ttsflow.engines.law import Law, LawPaths

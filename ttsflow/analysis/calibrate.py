@@ -15,14 +15,14 @@ from rich.table import Table
 
 from ttsflow import interrupt
 from ttsflow.analysis.calibrating import Measured, Plan, calibrate
-from ttsflow.assemble import assemble
+from ttsflow.composing.assemble import assemble
 from ttsflow.config import compose
 from ttsflow.errors import ConfigError, suggest
-from ttsflow.lines import replace_text
 from ttsflow.listing import wide_console
 from ttsflow.load.idle import NoLoad
 from ttsflow.load.injector import check_level
 from ttsflow.meters.plain import NoMeter
+from ttsflow.runs.lines import replace_text
 from ttsflow.setup import Setup
 from ttsflow.strategies.rungs import check_rungs
 

@@ -8,7 +8,7 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from ttsflow.assemble import assemble
+from ttsflow.composing.assemble import assemble
 from ttsflow.costs.plan import GIB, Plan, Share, Side
 from ttsflow.listing import wide_console
 from ttsflow.setup import Setup

@@ -13,7 +13,7 @@ from typing import Any
 
 from ttsflow.engines.samples import unpack, unpack_mappings
 from ttsflow.errors import ConfigError, MissingExtra
-from ttsflow.lines import replacing
+from ttsflow.runs.lines import replacing
 
 __all__ = ["export"]
 

@@ -15,9 +15,9 @@ from ttsflow import plugins
 from ttsflow.build import build
 from ttsflow.errors import ConfigError, DataError
 from ttsflow.lineage import content_id
-from ttsflow.lines import read_lines
 from ttsflow.protocols import Task
 from ttsflow.recordings import Recording, Sample, write_recordings
+from ttsflow.runs.lines import read_lines
 from ttsflow.types import Answer, Problem
 
 __all__ = ["Done", "record", "recorded"]

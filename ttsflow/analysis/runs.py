@@ -14,8 +14,8 @@ import yaml
 
 from ttsflow.errors import DataError
 from ttsflow.fields import COUNT, FLAG, LABEL, NOT_NEGATIVE, TEXT, Wrong, get
-from ttsflow.lines import numbered_lines
-from ttsflow.progress import PLAN, holds_a_run
+from ttsflow.runs.lines import numbered_lines
+from ttsflow.runs.progress import PLAN, holds_a_run
 
 __all__ = [
     "Row",

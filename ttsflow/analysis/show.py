@@ -13,8 +13,8 @@ from rich.tree import Tree as Drawn
 from ttsflow.analysis.runs import check_one
 from ttsflow.analysis.tree import Node, Tree, ending, grow, read_trace, walk
 from ttsflow.errors import DataError, suggest
-from ttsflow.lines import read_lines
 from ttsflow.listing import wide_console
+from ttsflow.runs.lines import read_lines
 
 __all__ = ["show_problem", "show_problems"]
 

@@ -12,8 +12,8 @@ from rich.text import Text
 
 from ttsflow.errors import DataError
 from ttsflow.listing import shortened, wide_console
-from ttsflow.locking import Holder, holder
-from ttsflow.progress import PLAN, Progress, holds_a_run, progress, read_plan, time_left
+from ttsflow.runs.locking import Holder, holder
+from ttsflow.runs.progress import PLAN, Progress, holds_a_run, progress, read_plan, time_left
 
 __all__ = ["show_status"]
 

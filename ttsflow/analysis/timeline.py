@@ -10,7 +10,7 @@ from rich.table import Table
 
 from ttsflow.errors import ConfigError, MissingExtra
 from ttsflow.listing import wide_console
-from ttsflow.timeline import Moment, read_timeline
+from ttsflow.runs.timeline import Moment, read_timeline
 
 __all__ = ["draw", "figures", "show_timeline"]
 

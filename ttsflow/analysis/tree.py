@@ -10,7 +10,7 @@ from typing import Any
 from ttsflow.analysis.runs import check_one
 from ttsflow.errors import DataError
 from ttsflow.lineage import Path
-from ttsflow.lines import read_lines
+from ttsflow.runs.lines import read_lines
 
 __all__ = [
     "Node",

@@ -14,7 +14,7 @@ import yaml
 from rich.text import Text
 from rich.tree import Tree
 
-from ttsflow.assemble import assemble
+from ttsflow.composing.assemble import assemble
 from ttsflow.config import VARIABLES, compose
 from ttsflow.errors import ConfigError
 from ttsflow.json_schema import GROUPS

@@ -15,7 +15,7 @@ from ttsflow.engines.sim_sequence import Sequence
 from ttsflow.ops import EngineRequest, Progress
 from ttsflow.paths import PathSource, Play
 from ttsflow.protocols import Capabilities
-from ttsflow.timeline import Moment, Timeline
+from ttsflow.runs.timeline import Moment, Timeline
 from ttsflow.types import Tokens
 
 __all__ = ["SimEngine", "owned"]

@@ -10,7 +10,7 @@ from ttsflow.analysis.measures import COSTS
 from ttsflow.reporting.baseline import Point, Rung, frontier
 from ttsflow.reporting.drawing import COLOURS, INK, Spec, cycled, field, layer
 from ttsflow.reporting.panels import Panel
-from ttsflow.timeline import Moment
+from ttsflow.runs.timeline import Moment
 
 __all__ = ["accuracy", "main_picture", "timeline"]
 

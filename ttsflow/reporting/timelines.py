@@ -10,7 +10,7 @@ from ttsflow.errors import DataError
 from ttsflow.reporting.charts import timeline
 from ttsflow.reporting.drawing import svg
 from ttsflow.reporting.panels import Panel
-from ttsflow.timeline import FILE, read_timeline
+from ttsflow.runs.timeline import FILE, read_timeline
 
 __all__ = ["Drawn", "timelines"]
 

@@ -7,18 +7,18 @@ from typing import Any
 
 from ttsflow.acceleration import PLAIN, Acceleration
 from ttsflow.choosers import choosers_of
-from ttsflow.choosing import Choosers
 from ttsflow.costs.basic import Requests, Seconds, Tokens
 from ttsflow.costs.prices import Joules
-from ttsflow.driver import Driver
+from ttsflow.driver.choosing import Choosers
+from ttsflow.driver.loop import Driver
+from ttsflow.driver.metering import Metering
+from ttsflow.driver.settle import Rules
 from ttsflow.engines.accelerated import accelerated
 from ttsflow.ledger import Budget, Ledger
 from ttsflow.measuring import controllers_of
-from ttsflow.metering import Metering
 from ttsflow.ops import Op
 from ttsflow.protocols import CostModel, Engine, Stage, Task, Verifier
 from ttsflow.sensors import EnergyMeter, LoadMonitor
-from ttsflow.settle import Rules
 from ttsflow.strategies.flow import run_stage
 from ttsflow.testing.fake import FakeEngine
 from ttsflow.testing.parts import FakeTask, FakeVerifierPart

@@ -10,8 +10,8 @@ from ttsflow_particles.posterior import Posterior
 from ttsflow_particles.resample import Resample, log_weight
 
 from ttsflow.acceleration import Acceleration
-from ttsflow.assemble import assemble
 from ttsflow.build import build
+from ttsflow.composing.assemble import assemble
 from ttsflow.config import compose, strategy
 from ttsflow.errors import ConfigError
 from ttsflow.ops import Generate, Generated, Note, Score, Scored, Verdict

@@ -1,0 +1,1 @@
+"""From files and overrides to parts: Hydra's loader and language, mounted strategies, replaced parts."""

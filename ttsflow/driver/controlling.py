@@ -1,0 +1,180 @@
+"""The driver's side of controllers: they are asked, and told what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from ttsflow.control import Asking, Controller, ControllerPart
+from ttsflow.driver.flight import Case
+from ttsflow.driver.pacing import Begun
+from ttsflow.driver.queries import FIRST, Queries
+from ttsflow.ledger import Ledger
+from ttsflow.ops import Offer, Quotation, Quote
+
+__all__ = ["Controlling"]
+
+
+class _Open(NamedTuple):
+    """What a problem was last quoted: by whom, and when."""
+
+    by: ControllerPart
+    begun: Begun
+
+
+class Controlling:
+    """The controllers of a run, by their parts.
+
+    ``settle`` brings the books up to date before they are read, ``load`` gives that of others for a
+    problem that asks. Samples that a budget ended midway tell nothing of a price, and are left out. The
+    others are told in the order in which they began: those that end first are short. Until the first queries
+    are known a controller has nothing to go by, or what was known of other questions; till then it is asked
+    for single first samples, and for larger first queries of as many questions as have to be known. Seconds
+    are counted as the run pays for them: problems side by side share each of them.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        parts: Mapping[ControllerPart, str],
+        *,
+        settle: Callable[[], None],
+        load: Callable[[int], float],
+    ) -> None:
+        self._ledger = ledger
+        self._units = parts
+        self._settle = settle
+        self._load = load
+        self._controllers: dict[ControllerPart, Controller] = {
+            part: part.open(unit) for part, unit in parts.items()
+        }
+        self._open: dict[Case, _Open] = {}
+        #: All that were asked in a problem; each hears of its end.
+        self._asked: dict[Case, dict[ControllerPart, None]] = {}
+        self._queries: dict[ControllerPart, Queries[Case, tuple[int, float, float]]] = {
+            part: Queries() for part in parts
+        }
+        self._waiting: set[Case] = set()
+        self._ahead = 0
+
+    def begin(self, problems: int) -> None:
+        """Begin a run of so many problems."""
+        self._ahead = problems
+        for part, controller in self._controllers.items():
+            controller.begin(problems, self._ledger.budget.run[self._units[part]])
+
+    def quote(self, case: Case, op: Quote, now: float, started: float) -> Quotation | None:
+        """Return price and funds of more samples as the controller of ``op`` sees them, and reserve them.
+
+        None where the problem has to wait until more is known of prices; it asks again then.
+        """
+        part, account = op.by, case.account
+        assert part is not None
+        if case not in self._waiting:
+            self._settle()
+            self.observe(case)
+        if self._waits(case, part, op.samples):
+            self._waiting.add(case)
+            return None
+        if case in self._waiting:
+            self._waiting.remove(case)
+            self._settle()
+        unit, load = self._units[part], self._load(case.index)
+        left, limit = self._ledger.left(account, unit, now, started), self._ledger.budget.run[unit]
+        first = not account.requests
+        if case not in self._open:
+            # Granted or not, it is no longer one of those that wait for their first sample.
+            self._ahead -= 1
+        self._asked.setdefault(case, {})[part] = None
+        model = self._ledger.costs[unit]
+        spent = {one: model(one.account.own()) for one in {**self._open, case: None}}
+        asking = Asking(
+            op.samples,
+            first,
+            left,
+            limit,
+            self._ahead + first,
+            load,
+            begun=len(spent),
+            gone=sum(spent.values()),
+            spent=spent[case],
+        )
+        offer = self._controllers[part].offer(asking)
+        if not first and offer.refused is None:
+            offer = self._own(case, unit, op.samples, offer, now)
+        # What is refused is not set aside.
+        expected = offer.expected if offer.refused is None else None
+        known = {} if expected is None else {unit: expected}
+        samples = op.samples if offer.refused is None else 0
+        quotation = self._ledger.quote(account, samples, now, started, known=known)
+        if samples:
+            self._queries[part].begin(case)
+        if case not in self._open or not case.live:
+            # What runs of other branches is observed with what comes of this.
+            self._open[case] = _Open(part, Begun(load, account.own()))
+        return replace(quotation, offer=offer)
+
+    def _waits(self, case: Case, part: ControllerPart, samples: int) -> bool:
+        """Return whether others that run have to end before this one is answered."""
+        queries = self._queries[part]
+        if queries.known >= FIRST or queries.runs(case):
+            return False
+        # Whoever begins before any has ended belongs to the first ones.
+        begins = not case.account.requests and not queries.ended and (samples == 1 or queries.running < FIRST)
+        return queries.running > 0 and not begins
+
+    def _own(self, case: Case, unit: str, samples: int, offer: Offer, now: float) -> Offer:
+        """Refuse what the problem's own budget would end midway, where it has one."""
+        limit, price = self._ledger.budget.problem.get(unit), offer.expected
+        if limit is None or price is None:
+            return offer
+        left = max(0.0, limit - self._ledger.costs[unit](case.account.usage(now)))
+        if price <= left:
+            return offer
+        told = f"{samples} more would cost up to {price:.4g} {unit}, and {left:.4g} are left to the problem"
+        return offer._replace(refused=told)
+
+    def observe(self, case: Case) -> None:
+        """Tell the controller what the samples since the last quotation have cost, once all have ended."""
+        quoted = self._open.get(case)
+        if quoted is None:
+            return
+        usage, begun = case.account.own(), quoted.begun
+        samples = begun.drawn(case, usage)
+        if samples:
+            model = self._ledger.costs[self._units[quoted.by]]
+            self._tell(case, quoted.by, (samples, begun.load, model(usage) - model(begun.before)))
+            self._open[case] = quoted._replace(begun=begun._replace(before=usage))
+
+    def _tell(self, case: Case, part: ControllerPart, told: tuple[int, float, float] | None) -> None:
+        for query in self._queries[part].end(case, told):
+            self._controllers[part].observe(*query)
+
+    def closed(self, case: Case) -> None:
+        """Take in that a problem is over."""
+        quoted = self._open.get(case)
+        if quoted is None:
+            self._ahead -= 1
+            return
+        self.observe(case)
+        self._tell(case, quoted.by, None)
+        self._waiting.discard(case)
+        del self._open[case]
+        for part in self._asked.pop(case):
+            model = self._ledger.costs[self._units[part]]
+            self._controllers[part].closed(model(case.account.own()))
+
+    def expect(self, problems: int) -> None:
+        """Take in that so many problems, which had been deferred, are asked once more."""
+        self._ahead += problems
+
+    def asks_again(self, case: Case) -> bool:
+        """Return whether a problem that was deferred is to be asked once more."""
+        quoted = self._open.get(case)
+        again: bool = quoted is not None and getattr(quoted.by, "retry", False)
+        return again
+
+    def state(self) -> list[Mapping[str, Any]]:
+        """Return what the controllers have learnt, in the order of their stages."""
+        return [controller.state() for controller in self._controllers.values()]

@@ -1,7 +1,7 @@
 # make setup      build .venv (about 3 minutes; once, and again when requirements change)
 # make demo       five strategies on a real small model
 # make test       everything; engine tests load the model and run one after another
-# make test-fast  what needs no model and is not marked slow, on all cores; 72 s on two
+# make test-fast  what needs no model and is not marked slow, on all cores; under a minute on two
 # make test-extras  launchers, sweepers and trackers of others, in an environment of its own (.venv-extras)
 # make lint       ruff and mypy
 
@@ -15,13 +15,12 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-com
 GPU := $(shell nvidia-smi >/dev/null 2>&1 && echo yes)
 # Each property on fewer examples than it asks for; `make test` has them all.
 FEWER := --most-examples 10
-# A worker per core; whole files, so that what a file's tests share is made once.
-PARALLEL := -n auto --dist loadfile
+SIDE_BY_SIDE := $(BIN)/python tests/side_by_side.py
 ENGINE_TESTS := $(if $(GPU),engine or gpu,engine)
 
 # Without it vLLM may drop to one thread; two engines at once would slow each other down many times.
 export OMP_NUM_THREADS ?= $(shell nproc)
-# With it every worker would compile all tests anew, ten seconds each, and so would every process they start.
+# With it every process would compile all tests anew, ten seconds each, and so would every process they start.
 unexport PYTHONDONTWRITEBYTECODE
 .NOTPARALLEL:
 
@@ -50,14 +49,14 @@ demo: setup
 	$(BIN)/python benchmarks/demo.py
 
 test: setup
-	$(BIN)/python -m pytest $(PARALLEL) -m "not engine and not gpu and not extras"
+	$(SIDE_BY_SIDE) -m "not engine and not gpu and not extras"
 	$(BIN)/python -m pytest -m "$(ENGINE_TESTS)"
 
 test-fast: setup
-	$(BIN)/python -m pytest $(PARALLEL) $(FEWER) -m "not engine and not install and not slow and not gpu and not extras"
+	$(SIDE_BY_SIDE) $(FEWER) -m "not engine and not install and not slow and not gpu and not extras"
 
 test-extras: $(EXTRAS)/.ready
-	$(EXTRAS)/bin/python -m pytest -n 0 -m extras tests/extras
+	$(EXTRAS)/bin/python -m pytest -m extras tests/extras
 
 $(EXTRAS)/.ready: requirements/extras.txt pyproject.toml
 	@rm -f $@

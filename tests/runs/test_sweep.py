@@ -406,11 +406,40 @@ def test_a_file_in_the_place_of_the_folder():
     assert cli.main([*GRID, "hydra.sweep.dir=file"]) == 2
 
 
-def test_a_plan_that_cannot_be_read(capsys):
-    Path("sweep").mkdir()
-    Path("sweep/sweep.json").write_text("{")
+@pytest.mark.parametrize(
+    "damaged", [b"{", b"\xff", b"", b"[]", b'{"jobs": [{"number": 0, "overrides": [[1]], "folder": "a"}]}']
+)
+def test_a_damaged_plan_is_kept_and_the_sweep_goes_on(damaged, capsys):
+    assert cli.main([*GRID, HERE]) == 0
+    plan = Path("sweep/sweep.json")
+    whole = {file: file.read_bytes() for file in sorted(Path("sweep").rglob("*")) if file.is_file()}
+    plan.write_bytes(damaged)
+    capsys.readouterr()
+    assert cli.main(["status", "sweep"]) == 2
+    said = capsys.readouterr().err
+    assert "is no plan of a sweep" in said
+    assert "hydra.sweep.dir=sweep keeps it as sweep.json.broken, and goes on" in said
+    assert cli.main([*GRID, HERE]) == 0
+    told = capsys.readouterr()
+    assert "sweep/sweep.json was damaged, and is begun anew" in told.err
+    assert " new" not in told.out
+    broken = Path("sweep/sweep.json.broken")
+    assert broken.read_bytes() == damaged
+    now = {file: file.read_bytes() for file in sorted(Path("sweep").rglob("*")) if file.is_file()}
+    assert {name: text for name, text in now.items() if name not in {broken, Path("sweep/.lock")}} == {
+        name: text for name, text in whole.items() if name != Path("sweep/.lock")
+    }
+    plan.write_bytes(b"again")
+    assert cli.main([*GRID, HERE]) == 0
+    assert broken.read_bytes() == damaged
+    assert Path("sweep/sweep.json.broken1").read_bytes() == b"again"
+
+
+def test_a_plan_that_cannot_be_read_is_left_alone(capsys):
+    Path("sweep/sweep.json").mkdir(parents=True)
     assert cli.main([*GRID, HERE]) == 2
-    assert "is no plan of a sweep" in capsys.readouterr().err
+    assert "sweep.json cannot be read" in capsys.readouterr().err
+    assert [file.name for file in Path("sweep").glob("*.broken*")] == []
 
 
 # --- who is at work ---------------------------------------------------------------------------------------

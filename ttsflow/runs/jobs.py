@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
+import sys
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +21,16 @@ from ttsflow.runs.lines import replace_text
 from ttsflow.runs.locking import LOCK
 from ttsflow.runs.progress import FILES, PLAN, Progress, progress, read_plan
 
-__all__ = ["JobPlan", "check_folder", "job_name", "numbered", "planned", "show_plan", "write_plan"]
+__all__ = [
+    "JobPlan",
+    "begin_plan",
+    "check_folder",
+    "job_name",
+    "numbered",
+    "planned",
+    "show_plan",
+    "write_plan",
+]
 
 _HASH = 10
 """Hexadecimal digits: two of a million jobs share a name with a chance below one in two."""
@@ -158,6 +170,31 @@ def check_folder(folder: Path) -> None:
         )
 
 
+def begin_plan(folder: Path) -> None:
+    """Make a folder that of a sweep. Raises ``OSError``, ``DataError``.
+
+    A plan that is damaged is kept beside the new one. Jobs are found by their folders, so that nothing is
+    run twice; of jobs that nobody asks for again the numbers and words are lost, and nothing else.
+    """
+    file = folder / PLAN
+    try:
+        if file.exists():
+            read_plan(folder)
+    except DataError as error:
+        if isinstance(error.__cause__, OSError):
+            raise
+        kept = next(path for n in count() if not (path := folder / f"{PLAN}.broken{n or ''}").exists())
+        shutil.copyfile(file, kept)
+        replace_text(file, _plan({}, folder))
+        print(  # noqa: T201 - also of a sweep that shows nothing
+            f"note: {file} was damaged, and is begun anew; what it was is in {kept.name}. Jobs are found by "
+            "their folders, and what is done stays done. Jobs of other commands stand in `ttsflow report`, "
+            "and in `ttsflow status` once they are asked for again.",
+            file=sys.stderr,
+        )
+    write_plan(folder, [])
+
+
 def write_plan(folder: Path, plan: Sequence[JobPlan]) -> None:
     """Write down the jobs of a sweep, those of earlier plans included. Raises ``OSError``, ``DataError``."""
     before = read_plan(folder) if (folder / PLAN).exists() else []
@@ -165,8 +202,12 @@ def write_plan(folder: Path, plan: Sequence[JobPlan]) -> None:
     words = {frozenset(job.overrides) for job in plan}
     jobs = {path: (number, told) for number, told, path in before if frozenset(told) not in words}
     jobs |= {job.folder: (job.number, job.overrides) for job in plan if job.same is None}
+    replace_text(folder / PLAN, _plan(jobs, folder))
+
+
+def _plan(jobs: Mapping[Path, tuple[int, tuple[str, ...]]], folder: Path) -> str:
     told = [
         {"number": number, "folder": os.path.relpath(path, folder), "overrides": [*overrides]}
         for path, (number, overrides) in jobs.items()
     ]
-    replace_text(folder / PLAN, json.dumps({"version": 1, "jobs": told}, ensure_ascii=False, indent=1) + "\n")
+    return json.dumps({"version": 1, "jobs": told}, ensure_ascii=False, indent=1) + "\n"

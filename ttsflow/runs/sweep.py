@@ -29,7 +29,16 @@ from ttsflow.composing.translate import translated
 from ttsflow.errors import ConfigError, TtsflowError
 from ttsflow.listing import show_jobs
 from ttsflow.runs.job import Ended, Job, ended_before
-from ttsflow.runs.jobs import JobPlan, check_folder, job_name, numbered, planned, show_plan, write_plan
+from ttsflow.runs.jobs import (
+    JobPlan,
+    begin_plan,
+    check_folder,
+    job_name,
+    numbered,
+    planned,
+    show_plan,
+    write_plan,
+)
 from ttsflow.runs.locking import Lock, hold
 from ttsflow.runs.progress import read_plan
 
@@ -173,7 +182,7 @@ def sweep(overrides: Sequence[str], config_dir: str | None, *, show: bool) -> li
         with ExitStack() as stack:
             try:
                 lock = stack.enter_context(hold(folder, "a sweep"))
-                write_plan(folder, [])
+                begin_plan(folder)
             except OSError as error:
                 raise ConfigError(
                     f"the folder {folder} cannot be written: {error.strerror}.", "hydra.sweep.dir"

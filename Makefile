@@ -16,7 +16,7 @@ GPU := $(shell nvidia-smi >/dev/null 2>&1 && echo yes)
 # Each property on fewer examples than it asks for; `make test` has them all.
 FEWER := --most-examples 10
 SIDE_BY_SIDE := $(BIN)/python tests/side_by_side.py
-ENGINE_TESTS := $(if $(GPU),engine or gpu,engine)
+TESTS := not extras$(if $(GPU),, and not gpu)
 
 # Without it vLLM may drop to one thread; two engines at once would slow each other down many times.
 export OMP_NUM_THREADS ?= $(shell nproc)
@@ -49,8 +49,7 @@ demo: setup
 	$(BIN)/python benchmarks/demo.py
 
 test: setup
-	$(SIDE_BY_SIDE) -m "not engine and not gpu and not extras"
-	$(BIN)/python -m pytest -m "$(ENGINE_TESTS)"
+	$(SIDE_BY_SIDE) -m "$(TESTS)"
 
 test-fast: setup
 	$(SIDE_BY_SIDE) $(FEWER) -m "not engine and not install and not slow and not gpu and not extras"

@@ -40,18 +40,6 @@ def test_a_plugin_has_at_most_thirty_lines_in_two_files(shown):
     assert sum(bool(line.strip()) for text in package.values() for line in text.splitlines()) <= 25
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("page", ["strategy", "sweep"])
-def test_what_needs_no_installation_works_as_it_stands(page, shown, tmp_path):
-    tools = tmp_path / "bin"
-    tools.mkdir()
-    for name, command in {"ttsflow": "-m ttsflow.cli", "python": ""}.items():
-        script = tools / name
-        script.write_text(f'#!/bin/sh\nexec "{sys.executable}" {command} "$@"\n')
-        script.chmod(0o755)
-    follow(shown(f"tutorials/{page}.md"), tmp_path, {"PATH": f"{tools}:{os.environ['PATH']}"})
-
-
 @pytest.mark.install
 @pytest.mark.timeout(1200)  # a busy machine takes minutes to build and compile
 @pytest.mark.parametrize("page", PAGES)

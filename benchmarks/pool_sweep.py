@@ -60,15 +60,16 @@ def main() -> int:
     """Run the sweep both ways and print what came of it."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--problems", type=int, default=60)
+    parser.add_argument("--terms", type=int, default=3, help="numbers of each sum")
     parser.add_argument("--n", type=int, nargs="+", default=[2, 4, 8, 16])
     parser.add_argument("--strategies", nargs="+", default=STRATEGIES, choices=STRATEGIES)
     parser.add_argument("--engine", choices=["vllm", "fake"], default="vllm")
-    parser.add_argument("--concurrency", type=int, default=8)
+    parser.add_argument("--concurrency", type=int, default=32)
     parser.add_argument("--least", type=float, default=3.0, help="how many times faster it has to be")
     arguments = parser.parse_args()
     engine = VLLM if arguments.engine == "vllm" else ("engine=fake", "engine.capacity=64")
     shared = [*engine, f"task.size={arguments.problems}", f"concurrency={arguments.concurrency}"]
-    shared += ["task.terms=4", "verifier=equations", "trace=false", "seed=0"]
+    shared += [f"task.terms={arguments.terms}", "verifier=equations", "trace=false", "seed=0"]
     seconds = {"plain": 0.0, "pool": 0.0}
     decoded, table, differ = {"plain": 0, "pool": 0}, Table(box=None), []
     for column in ("strategy", "n", "plain s", "pool s", "times", "tokens", "from the pool", "decoded again"):

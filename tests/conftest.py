@@ -106,6 +106,18 @@ def shown():
 
 
 @pytest.fixture(scope="session")
+def recipes(shown, tmp_path_factory):
+    """Return a folder of configs with every file that the page of recipes shows."""
+    target = tmp_path_factory.mktemp("recipes") / "my conf"
+    for language, text in shown("recipes.md"):
+        match = re.match(r"# conf/(\w+)/(\w+)\.yaml\n", text)
+        if language == "yaml" and match:
+            (target / match[1]).mkdir(parents=True, exist_ok=True)
+            (target / match[1] / f"{match[2]}.yaml").write_text(text)
+    return target
+
+
+@pytest.fixture(scope="session")
 def data_file():
     """Return a file of the test data, such as ``traces/expected.json``; without it the test is skipped."""
     beside = Path(__file__).parents[2] / "shared" / "data"

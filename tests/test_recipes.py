@@ -1,6 +1,5 @@
 """Each recipe of the documentation does what its text says, on the fake engine."""
 
-import re
 from collections import Counter
 
 import pytest
@@ -19,18 +18,6 @@ from ttsflow.verifiers.batch import Batched
 TASK = FakeTask(size=24)
 
 
-@pytest.fixture(scope="module")
-def folder(shown, tmp_path_factory):
-    """Return a folder with every file that the page shows."""
-    target = tmp_path_factory.mktemp("recipes") / "my conf"
-    for language, text in shown("recipes.md"):
-        match = re.match(r"# conf/(\w+)/(\w+)\.yaml\n", text)
-        if language == "yaml" and match:
-            (target / match[1]).mkdir(parents=True, exist_ok=True)
-            (target / match[1] / f"{match[2]}.yaml").write_text(text)
-    return target
-
-
 class Counted(Batched):
     """Remembers which candidates it was asked about, by problem."""
 
@@ -44,11 +31,11 @@ class Counted(Batched):
 
 
 @pytest.fixture
-def play(folder):
+def play(recipes):
     """Return a function that runs a recipe: results, trace, and what the verifier was asked."""
 
     def run(name, /, budget=None, **settings):
-        stage = build("stage", strategy(name, settings, str(folder)), "strategy", load())
+        stage = build("stage", strategy(name, settings, str(recipes)), "strategy", load())
         trace, verifier = Heard(), Counted()
         results = run_fake(stage, task=TASK, trace=trace, verifier=verifier, budget=budget)
         assert {result.outcome for result in results.values()} <= {"answered", "abstained", "truncated"}
@@ -75,8 +62,8 @@ def agreed(results, trace, first, share, least):
     return found
 
 
-def test_there_are_ten_and_more(folder):
-    assert len(list((folder / "strategy").glob("*.yaml"))) >= 10
+def test_there_are_ten_and_more(recipes):
+    assert len(list((recipes / "strategy").glob("*.yaml"))) >= 10
 
 
 def test_ffs_then_judge(play):
@@ -119,9 +106,9 @@ def test_grow_on_disagreement(play):
 
 
 @pytest.mark.slow
-def test_two_verifiers(folder, tmp_path):
+def test_two_verifiers(recipes, tmp_path):
     settings = ["strategy=two_verifiers", "verifier=both", "engine=fake", "limit=6"]
-    summary = run_config(compose(settings, str(folder)), tmp_path / "run")
+    summary = run_config(compose(settings, str(recipes)), tmp_path / "run")
     assert (summary.status, summary.failed, summary.problems) == ("complete", 0, 6)
 
 
@@ -199,8 +186,8 @@ def test_unique_search(play):
             assert len(texts) == len(set(texts))
 
 
-def test_no_loops(folder):
-    stage = build("stage", strategy("no_loops", None, str(folder)), "strategy", load())
+def test_no_loops(recipes):
+    stage = build("stage", strategy("no_loops", None, str(recipes)), "strategy", load())
     watch = stage.stages["sample"].watch
     assert (type(watch).__name__, watch.times, watch.least) == ("Repetition", 3, 12)
     assert {r.outcome for r in run_fake(stage, task=TASK).values()} <= {"answered", "abstained", "truncated"}

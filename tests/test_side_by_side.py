@@ -70,6 +70,30 @@ def test_a_file_belongs_to_the_first_that_takes_it(tmp_path):
 
 
 @pytest.mark.slow
+def test_what_needs_an_engine_is_the_first_ones(write, capfd):
+    folder, log = write(-1)
+    for number in (3, 6, 7):
+        file = folder / "tests" / f"part_{number % 3}" / f"test_{number}.py"
+        file.write_text(
+            file.read_text().replace("import pytest\n", "import pytest\npytestmark = pytest.mark.engine\n")
+        )
+    with (folder / "pytest.ini").open("a") as settings:
+        settings.write("markers =\n    engine: needs a model\n")
+    (folder / "tests" / "conftest.py").write_text(
+        SHARED.format(log=str(log))
+        .replace('word + "', 'f"{os.getpid()} {word}" + "')
+        .replace("import", "import os,", 1)
+    )
+    assert side_by_side(["-q", f"--rootdir={folder}", str(folder)], 2) == 0
+    capfd.readouterr()
+    lines = [line.split() for line in log.read_text().splitlines() if line != "closed"]
+    assert len(lines) == 24
+    one = {process for process, name, _ in lines if name in {"3", "6", "7"}}
+    assert len(one) == 1
+    assert [name for process, name, _ in lines if process in one][:9] == list("333666777")
+
+
+@pytest.mark.slow
 def test_tests_that_cannot_be_collected_fail(write):
     folder, _ = write(-1)
     (folder / "tests" / "part_0" / "test_bad.py").write_text("import nothing_of_this_name\n")

@@ -14,7 +14,7 @@ from ttsflow.ledger import Ledger
 
 pytestmark = pytest.mark.engine
 
-WORDS = ("task.size=2", "task.terms=4", "sampling.max_tokens=48", "strategy.n=5")
+WORDS = ("task.size=2", "sampling.max_tokens=32", "strategy.n=4")
 STRATEGIES = {"majority": (), "ffs": ("strategy.k=1",)}
 
 
@@ -38,13 +38,13 @@ def test_two_strategies_on_one_pool_equal_their_twins(engine, counting, tmp_path
     with counting(engine) as count:
         found, work = run(engine, "majority", pool)
     assert found == plain["majority"]
-    assert work["pool_missed"] == 10
+    assert work["pool_missed"] == 8
     assert sum(one[3] for one in found.values()) == count[0]
     for name in STRATEGIES:
         with counting(engine) as count:
             found, work = run(engine, name, pool)
         assert found == plain[name]
-        assert (count[0], work["pool_found"], work["pool_parted"]) == (0, 10, 0)
+        assert (count[0], work["pool_found"], work["pool_parted"]) == (0, 8, 0)
     assert engine.load()[:2] == (0, 0)
     store.close()
 

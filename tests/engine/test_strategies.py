@@ -33,8 +33,8 @@ SETTINGS = {
 }
 
 
-def setup_of(name, *overrides):
-    return assemble(compose([f"strategy={name}", *SETTINGS[name], *TASK, *overrides]))
+def setup_of(name, *overrides, folder=None):
+    return assemble(compose([f"strategy={name}", *SETTINGS.get(name, ()), *TASK, *overrides], folder))
 
 
 def run(engine, setup, folder=None, concurrency=2):
@@ -138,6 +138,32 @@ def test_beams_go_on_from_the_tokens_they_have(engine, tmp_path):
     for key in deep:
         assert texts[key].startswith(texts[key[:-1]].rstrip("\n"))
     assert any(result.correct for result in results.values())
+
+
+def test_the_recipe_that_grows_on_disagreement(engine, counting, drawn, recipes, tmp_path):
+    setup = setup_of("grow_on_disagreement", "strategy.n=8", folder=str(recipes))
+    with counting(engine) as count:
+        results, events = run(engine, setup, tmp_path)
+    assert sum(result.usage.decoded for result in results.values()) == count[0] > 0
+    found = samples(events)
+    assert {key: found[key] for key in drawn} == drawn
+    for name, result in results.items():
+        first = [e["answer"] for e in events if e["problem"] == name and e["path"][0] < 4]
+        agree = len(set(first)) == 1 and first[0] is not None
+        assert result.candidates == sum(key[0] == name for key in found) == (4 if agree else 8)
+        assert bool(result.stopped) == agree
+
+
+def test_the_recipe_that_goes_from_short_to_long(engine, counting, recipes, tmp_path):
+    setup = setup_of("short_to_long", "strategy.n=4", "strategy.short=12", folder=str(recipes))
+    with counting(engine) as count:
+        results, events = run(engine, setup, tmp_path)
+    assert sum(result.usage.decoded for result in results.values()) == count[0] > 0
+    texts = {(e["problem"], *e["path"]): e["text"] for e in events}
+    longer = [key for key in texts if len(key) == 3]
+    # No sum of this task is done in twelve tokens.
+    assert len(longer) == sum(result.candidates for result in results.values()) == 8
+    assert all(texts[key].startswith(texts[key[:-1]].rstrip()) for key in longer)
 
 
 def test_an_engine_that_dies_midway_fails_what_is_left(engine, tmp_path, monkeypatch):

@@ -227,6 +227,15 @@ def test_as_many_log_probabilities_as_asked_for(engine, plain_model, stream):
     assert any(token not in entry for token, entry in zip(tokens["l"], found["l"], strict=True))
 
 
+def test_no_compiler_is_needed(engine):
+    from torch._dynamo.utils import counters
+
+    counters.clear()
+    ask(engine, "l", seed=5, max_tokens=2, logprobs=2)
+    drain(engine, ["l"])
+    assert not counters["inductor"]
+
+
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("stop", [(), (". ",)])
 def test_the_token_that_stops_has_its_log_probabilities_too(engine, stream, stop):

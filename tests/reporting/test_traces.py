@@ -126,3 +126,27 @@ def test_a_tree_that_is_too_deep_is_cut_and_says_so(write_run, draw):
         (node,) = node["children"]
         depth += 1
     assert (depth, node["hidden"]) == (60, 40)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), 10**400])
+def test_a_damaged_number_in_a_tree_is_drawn_without_it(write_run, draw, number):
+    folder = write_run("run", {"a": True}, strategy="beam")
+    events = [
+        {
+            "event": "candidate",
+            "problem": "a",
+            "path": [0] * depth,
+            "finish": "step",
+            "tokens": number if depth == 2 else depth,
+            "tokens_new": number if depth == 2 else 1,
+        }
+        for depth in (1, 2, 3)
+    ]
+    events.append({"event": "score", "problem": "a", "path": [0], "scores": [number]})
+    write(folder / "trace.jsonl", events)
+    (shown,), _ = search_trees(panels([read_run(folder)]), draw)
+    assert shown
+    for one in shown:
+        assert one.picture.result().startswith("<svg")
+        assert one.roots

@@ -84,19 +84,18 @@ def engine_args(part: VLLM, pooling: Pooling | None = None) -> EngineArgs:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            from vllm.engine.arg_utils import EngineArgs  # noqa: PLC0415 - seconds to import
-            from vllm.v1.engine import llm_engine  # noqa: F401, PLC0415 - fails here rather than later
+            arguments_of = _imported(compiles=not cpu or not part.args.get("enforce_eager", True))
         except Exception as error:
             raise ModelError(f"vLLM {version} cannot be imported: {_one_line(error)}") from error
         settings = _settings(part, cpu=cpu, pooling=pooling)
-        known = {item.name for item in dataclasses.fields(EngineArgs)}
+        known = {item.name for item in dataclasses.fields(arguments_of)}
         for name in part.args:
             if name not in known:
                 raise ConfigError(
                     f"vLLM {version} has no such argument. {suggest(name, known)}", f"args.{name}"
                 )
         try:
-            arguments = EngineArgs(**settings)
+            arguments = arguments_of(**settings)
             if pooling is not None:
                 from ttsflow.engines.vllm_pool_load import finish  # noqa: PLC0415 - vllm is loaded by now
 
@@ -112,6 +111,22 @@ def engine_args(part: VLLM, pooling: Pooling | None = None) -> EngineArgs:
         except Exception as error:
             raise _refused(error, part, pooling) from error
         return arguments
+
+
+def _imported(*, compiles: bool) -> Any:
+    """Import vLLM; return the class of its arguments.
+
+    It compiles two small functions of its sampler even where the model runs eagerly, unless it is told before
+    it is imported: 10 s and a C++ compiler on a new machine, 2 s on any, and nothing gets faster on CPU.
+    """
+    from vllm.platforms import current_platform  # noqa: PLC0415 - seconds to import
+
+    if not compiles:
+        current_platform.simple_compile_backend = "eager"
+    from vllm.engine.arg_utils import EngineArgs  # noqa: PLC0415 - after what it asks for
+    from vllm.v1.engine import llm_engine  # noqa: F401, PLC0415 - fails here rather than later
+
+    return EngineArgs
 
 
 def _settings(part: VLLM, *, cpu: bool, pooling: Pooling | None = None) -> dict[str, Any]:

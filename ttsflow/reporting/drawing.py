@@ -13,6 +13,8 @@ from typing import Any
 
 import vl_convert
 
+from ttsflow.trace import finite
+
 __all__ = [
     "COLOURS",
     "GRID",
@@ -89,6 +91,8 @@ def png(svg: str) -> bytes:
 
 def whole(spec: Spec, background: str) -> str:
     """Return a specification with fonts, colours and background, as JSON."""
-    text = json.dumps({**spec, "config": {**_CONFIG, "background": background}}, ensure_ascii=False)
+    # A damaged trace may have numbers that JSON does not know; a mark without one stands at the edge.
+    known = finite({**spec, "config": {**_CONFIG, "background": background}})
+    text = json.dumps(known, ensure_ascii=False)
     # Half a character, as a broken file may hold, is no text for a library that takes UTF-8.
     return text.encode("utf-8", "replace").decode()

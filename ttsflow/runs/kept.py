@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from ttsflow.runs.lines import numbered_lines
-from ttsflow.types import Outcome, Result, Usage
+from ttsflow.types import EngineTokens, Outcome, Result, Usage
 
 __all__ = ["Found", "read_results"]
 
@@ -20,6 +20,7 @@ _OUTCOMES = frozenset(get_args(Outcome))
 #: Fields of a result that hold a text; those below may lack one.
 _TEXTS = ("id", "answer", "stopped", "gold", "reason", "text", "fingerprint")
 _GIVEN = frozenset({"id", "fingerprint"})
+_SPENT = tuple(item.name for item in fields(Usage) if item.name != "engines")
 _COUNTS = ("candidates", "truncated", "path_tokens")
 
 
@@ -43,11 +44,18 @@ def read_results(path: Path) -> tuple[dict[str, Found], list[int]]:
 
 def _result(record: Mapping[str, Any]) -> Result:
     """Return a result; raises the errors of mappings, and ``ValueError`` for what no run writes."""
-    usage = Usage(**{item.name: record["usage"][item.name] for item in fields(Usage)})
+    spent = record["usage"]
+    # Runs from before there were several engines do not say.
+    engines = {
+        name: EngineTokens(name, **{key: one[key] for key in EngineTokens._fields[1:]})
+        for name, one in spent.get("engines", {}).items()
+    }
+    usage = Usage(**{name: spent[name] for name in _SPENT}, engines=tuple(engines[n] for n in sorted(engines)))
     cost = {unit: inf if value is None else value for unit, value in record["cost"].items()}
     rest = {item.name: record[item.name] for item in fields(Result) if item.name not in {"usage", "cost"}}
     made = Result(usage=usage, cost=cost, **rest)
     numbers = [value for name, value in _items(usage) if not (name == "joules" and value is None)]
+    numbers += [count for one in usage.engines for count in one[1:]]
     numbers += [getattr(made, name) for name in _COUNTS]
     texts = [value for name in _TEXTS if (value := getattr(made, name)) is not None or name in _GIVEN]
     sound = (
@@ -65,7 +73,7 @@ def _result(record: Mapping[str, Any]) -> Result:
 
 
 def _items(usage: Usage) -> list[tuple[str, Any]]:
-    return [(item.name, getattr(usage, item.name)) for item in fields(Usage)]
+    return [(name, getattr(usage, name)) for name in _SPENT]
 
 
 def _counts(value: Any) -> bool:

@@ -30,8 +30,8 @@ def engines_that_serve(setup: Setup, part: Any) -> Iterator[tuple[str, EnginePar
 
     A stage that makes candidates says which; whatever reads or continues those of others may meet any.
     """
-    if hasattr(part, "engine") and isinstance(part, Stage):
-        name = part.engine
+    if isinstance(part, Stage) and hasattr(part, "engine"):
+        name: str | None = part.engine
         yield ("engine", setup.engine) if name is None else (f"engines.{name}", setup.engines[name])
         return
     yield "engine", setup.engine
@@ -51,7 +51,9 @@ def check_further(setup: Setup) -> None:
             )
     for name in setup.engines:
         if name not in named:
-            asked = f"Those named are: {', '.join(named)}." if named else "`generate` has the setting `engine`."
+            asked = (
+                f"Those named are: {', '.join(named)}." if named else "`generate` has the setting `engine`."
+            )
             raise ConfigError(f"no stage of this strategy asks for it. {asked}", f"engines.{name}")
     if setup.engines:
         _check_clocks(setup)
@@ -64,8 +66,8 @@ def _check_clocks(setup: Setup) -> None:
     for path, part in parts.items():
         if getattr(part, "virtual", False) and not getattr(part, "waits", False):
             raise ConfigError(
-                "its time is virtual, and it cannot know what another engine takes meanwhile: one engine alone "
-                "is simulated or played back. With `engines` all of them are real, or engine=fake.",
+                "its time is virtual, and it cannot know what another engine takes meanwhile: one engine "
+                "alone is simulated or played back. With `engines` all of them are real, or fake.",
                 path,
             )
 

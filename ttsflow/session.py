@@ -255,7 +255,7 @@ class Session:
 
     def _counted_further(self) -> dict[str, float]:
         """Return what further engines have counted, each key behind the engine's name."""
-        found = {}
+        found: dict[str, float] = {}
         for name, engine in self._further.items():
             if engine is not self._engine:
                 found |= {f"{name}.{key}": value for key, value in counted(engine).items()}

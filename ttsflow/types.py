@@ -104,7 +104,7 @@ class Sampling:
 
 
 class EngineTokens(NamedTuple):
-    """What a further engine had a part in, by its name in ``engines``: tokens and requests as in ``Usage``."""
+    """The part of a further engine, by its name in ``engines``: tokens and requests as in ``Usage``."""
 
     engine: str
     prompt: int = 0

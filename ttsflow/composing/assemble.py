@@ -179,7 +179,9 @@ def _engines(engines: Any) -> dict[str, EnginePart]:
     for name, settings in (engines or {}).items():
         _, around = split_engine(settings)
         for key in around:
-            raise ConfigError("only the engine of the run has it; further ones run plain.", f"engines.{name}.{key}")
+            raise ConfigError(
+                "only the engine of the run has it; further ones run plain.", f"engines.{name}.{key}"
+            )
         found[check_key(name, "engines")] = build("engine", settings, f"engines.{name}", plugins.load())
     return found
 

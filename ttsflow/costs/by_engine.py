@@ -20,8 +20,8 @@ class ByEngine:
     """Prices each engine of a run by a cost model of its own, and adds up.
 
     ``run`` prices the tokens and requests of the engine of the run, and all that belongs to no engine: time,
-    tokens of a verifier. ``engines`` price the tokens and requests of further ones, by name, and nothing else:
-    one that prices time does so under ``run``. All have one unit. Additive where its parts are.
+    tokens of a verifier. ``engines`` price the tokens and requests of further ones by name, and nothing else.
+    All have one unit. Additive where its parts are.
     """
 
     run: CostModel

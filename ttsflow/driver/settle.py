@@ -52,7 +52,9 @@ class Rules:
         """
         name, parent = request.decoder, request.parent
         if parent is not None and parent.engine != name:
-            theirs, ours = (f"engine `{one}`" if one else "the engine of the run" for one in (parent.engine, name))
+            theirs, ours = (
+                f"engine `{one}`" if one else "the engine of the run" for one in (parent.engine, name)
+            )
             msg = f"a candidate of {theirs} cannot go on with {ours}: their tokens differ."
             raise ValueError(msg)
         if not name:
@@ -93,9 +95,7 @@ class Rules:
         """Return a request at its place in the lineage, with its borders."""
         prefix = self.prefix(request)
         border = self.border(request, prompt, prefix)
-        return Asked(
-            id, request, path, border=border, prefix=prefix, decode=self.decoder(request).decode
-        )
+        return Asked(id, request, path, border=border, prefix=prefix, decode=self.decoder(request).decode)
 
     def engine_request(
         self,

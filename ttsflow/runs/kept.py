@@ -50,7 +50,9 @@ def _result(record: Mapping[str, Any]) -> Result:
         name: EngineTokens(name, **{key: one[key] for key in EngineTokens._fields[1:]})
         for name, one in spent.get("engines", {}).items()
     }
-    usage = Usage(**{name: spent[name] for name in _SPENT}, engines=tuple(engines[n] for n in sorted(engines)))
+    usage = Usage(
+        **{name: spent[name] for name in _SPENT}, engines=tuple(engines[n] for n in sorted(engines))
+    )
     cost = {unit: inf if value is None else value for unit, value in record["cost"].items()}
     rest = {item.name: record[item.name] for item in fields(Result) if item.name not in {"usage", "cost"}}
     made = Result(usage=usage, cost=cost, **rest)

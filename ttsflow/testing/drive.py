@@ -14,8 +14,8 @@ from ttsflow.driver.loop import Driver
 from ttsflow.driver.metering import Metering
 from ttsflow.driver.settle import Rules
 from ttsflow.engines.accelerated import accelerated
-from ttsflow.ledger import Budget, Ledger
 from ttsflow.further import engines_of
+from ttsflow.ledger import Budget, Ledger
 from ttsflow.measuring import controllers_of
 from ttsflow.ops import Op
 from ttsflow.protocols import CostModel, Engine, Stage, Task, Verifier
@@ -76,9 +76,7 @@ def run_fake(
     ledger = Ledger(costs, budget, metered=meter is not None)
     driver = Driver(
         strategy,
-        Rules(
-            engine, task, sampling or Sampling(), seed, logprobs, certainty=certainty, engines=engines
-        ),
+        Rules(engine, task, sampling or Sampling(), seed, logprobs, certainty=certainty, engines=engines),
         ledger,
         verifier=verifier or FakeVerifierPart().open(),
         trace=trace,

@@ -80,6 +80,8 @@ class Booked(FakeEngine):
             schedule_seed=made.number,
         )
         self.pooled: Pooled | None = None
+        #: The further engines that the strategy names.
+        self.further: dict[str, Booked] = {}
         self.given: set[str] = set()
         self.ended: set[str] = set()
         self.aborted: set[str] = set()
@@ -150,6 +152,7 @@ def play(
 ) -> tuple[Mapping[str, Result], Heard, Booked]:
     """Run a strategy on a schedule, None for a plain engine; return results, trace and engine."""
     engine, trace = Booked(schedule), Heard()
+    engine.further = {name: Booked(schedule) for name in engines_of(strategy)}
     if pool is not None and schedule is not None and schedule.pooled:
         engine.pooled = Pooled(engine, pool, Texts("fake", ""))
     problems = FakeTask(size=size).problems()
@@ -159,6 +162,7 @@ def play(
         strategy,
         problems,
         engine=engine.pooled or engine,
+        engines=engine.further,
         sampling=SAMPLING,
         trace=trace,
         verifier=SlowVerifier(made.delay, made.number, aside=bool(made.number % 2)) if schedule else None,
@@ -166,7 +170,8 @@ def play(
         acceleration=schedule.acceleration if schedule else None,
         **settings,
     )
-    assert engine.given == engine.ended | engine.aborted, "nothing is left on the engine"
+    for one in (engine, *engine.further.values()):
+        assert one.given == one.ended | one.aborted, "nothing is left on the engine"
     return results, trace, engine
 
 
@@ -181,6 +186,12 @@ def same(
     for results, _, engine in (one, other):
         booked = sum(result.usage.decoded for result in results.values())
         decoded = engine.decoded + _played(engine, results)
+        for name, other_engine in engine.further.items():
+            part = sum(result.usage.of(name).decoded for result in results.values())
+            assert part == other_engine.decoded, (
+                f"{other_engine.decoded} by {name} were decoded, {part} booked"
+            )
+            booked -= part
         assert booked == decoded, f"{decoded} tokens were decoded, {booked} booked"
         assert all(result.usage.adopted <= result.usage.output for result in results.values())
     watched = any(

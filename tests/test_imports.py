@@ -23,7 +23,7 @@ LAYERS = (
     "protocols sensors control choice logger",
     "paths",
     "strategies verifiers tasks costs meters load controllers engines loggers parts recordings library",
-    "build composing.origins plugins budget ledger shape trace",
+    "build composing.origins plugins budget account ledger shape trace",
     "json_schema",
     "sharing",
     "planning",

@@ -48,8 +48,8 @@ def _check_engines(stages: Mapping[str, Any], path: str) -> None:
             theirs = f"engine '{before[1]}'" if before[1] else "the engine of the run"
             raise ConfigError(
                 f"it would go on with candidates that '{before[0]}' has begun on {theirs}, and engine "
-                f"'{engine}' has other tokens. Leave `engine` null, so that each goes on with its own, or put it "
-                "into `apart`, which begins anew.",
+                f"'{engine}' has other tokens. Leave `engine` null, so that each goes on with its own, or "
+                "put it into `apart`, which begins anew.",
                 f"{path}.{name}.engine",
             )
         if before is None or engine is not None:

@@ -16,6 +16,7 @@ from ttsflow.acceleration import Acceleration, Speculation
 from ttsflow.engines.pooled import Pooled
 from ttsflow.engines.sample_store import SampleStore
 from ttsflow.engines.samples import Texts
+from ttsflow.further import engines_of
 from ttsflow.ops import EngineRequest, Progress, Verdict
 from ttsflow.protocols import Stage
 from ttsflow.testing.drive import run_fake
@@ -186,11 +187,9 @@ def same(
     for results, _, engine in (one, other):
         booked = sum(result.usage.decoded for result in results.values())
         decoded = engine.decoded + _played(engine, results)
-        for name, other_engine in engine.further.items():
+        for name, further in engine.further.items():
             part = sum(result.usage.of(name).decoded for result in results.values())
-            assert part == other_engine.decoded, (
-                f"{other_engine.decoded} by {name} were decoded, {part} booked"
-            )
+            assert part == further.decoded, f"{further.decoded} tokens of {name} were decoded, {part} booked"
             booked -= part
         assert booked == decoded, f"{decoded} tokens were decoded, {booked} booked"
         assert all(result.usage.adopted <= result.usage.output for result in results.values())

@@ -95,7 +95,7 @@ def _assemble(mapping: Mapping[str, Any], task: Task | None, *, checked: bool) -
         names=_names(mapping, task),
         engines=_engines(mapping.get("engines")),
     )
-    readers = (setup.engine, *(part for _, part in walk(setup.costs)))
+    readers = (setup.engine, *setup.engines.values(), *(part for _, part in walk(setup.costs)))
     memory = memory_of(setup.acceleration.memory)
     if mapping.get("hardware") and not (memory or any(hasattr(part, "hardware") for part in readers)):
         raise ConfigError("no part of this run reads it; engine=sim simulates the machine.", "hardware")

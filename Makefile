@@ -2,7 +2,8 @@
 # make demo       five strategies on a real small model
 # make test       everything; engine tests load the model and run one after another
 # make test-fast  what needs no model and is not marked slow, on all cores; under a minute on two
-# make test-extras  launchers, sweepers and trackers of others, in an environment of its own (.venv-extras)
+# make test-extras  launchers, sweepers and trackers of others, and the site, in an environment of its own (.venv-extras)
+# make docs       the documentation as a site in site/html, with an environment of its own (.venv-docs)
 # make lint       ruff and mypy
 
 PYTHON ?= python3
@@ -10,6 +11,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 EXTRAS := .venv-extras
+DOCS := .venv-docs
 # Compiling every file of torch and vLLM takes a minute; Python compiles the few that are used by itself.
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
 GPU := $(shell nvidia-smi >/dev/null 2>&1 && echo yes)
@@ -24,7 +26,7 @@ export OMP_NUM_THREADS ?= $(shell nproc)
 unexport PYTHONDONTWRITEBYTECODE
 .NOTPARALLEL:
 
-.PHONY: setup demo test test-fast test-extras lint
+.PHONY: setup demo test test-fast test-extras docs lint
 setup: $(READY)
 
 $(READY): requirements/cpu.txt requirements/dev.txt pyproject.toml
@@ -57,11 +59,15 @@ test-fast: setup
 test-extras: $(EXTRAS)/.ready
 	$(EXTRAS)/bin/python -m pytest -m extras tests/extras
 
-$(EXTRAS)/.ready: requirements/extras.txt pyproject.toml
+docs: $(DOCS)/.ready
+	$(DOCS)/bin/python docs/site/build.py site
+
+# Both environments are made of the requirements that have their name.
+$(EXTRAS)/.ready $(DOCS)/.ready: .venv-%/.ready: requirements/%.txt pyproject.toml
 	@rm -f $@
-	@echo "== virtual environment in $(EXTRAS)"
-	@$(PYTHON) -m venv $(EXTRAS)
-	@$(EXTRAS)/bin/python -m pip install --quiet --disable-pip-version-check -r requirements/extras.txt -e .
+	@echo "== virtual environment in $(@D)"
+	@$(PYTHON) -m venv $(@D)
+	@$(@D)/bin/python -m pip install --quiet --disable-pip-version-check -r $< -e .
 	@touch $@
 
 lint: setup

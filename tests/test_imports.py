@@ -30,7 +30,9 @@ LAYERS = (
     "measuring driver.metering choosers driver.queries",
     "setup further checks",
     "builtin results driver.flight runs.kept",
-    "composing.assemble composing.mount composing.loading composing.repository composing.translate",
+    "composing.assemble composing.mount composing.repository composing.translate",
+    "composing.loading",
+    "composing.session",
     "config driver.settle driver.verifying driver.rounds driver.pacing driver.controlling driver.choosing",
     "driver.ahead summary driver.ends composing.arguments runs.progress",
     "driver.engines driver.decoding",
@@ -56,6 +58,7 @@ HOMES = {
     "hydra": {
         "config",
         "composing.loading",
+        "composing.session",
         "composing.repository",
         "composing.translate",
         "runs.sweep",
@@ -65,6 +68,7 @@ HOMES = {
     "omegaconf": {
         "config",
         "composing.loading",
+        "composing.session",
         "composing.replace",
         "composing.translate",
         "runs.sweep",

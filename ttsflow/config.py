@@ -17,10 +17,11 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from ttsflow import plugins
-from ttsflow.composing.loading import OWN_CONFIGS, Loader, session
+from ttsflow.composing.loading import Loader
 from ttsflow.composing.mount import check_removed, expand, references, split
 from ttsflow.composing.origins import Resolved, origins
 from ttsflow.composing.replace import merged
+from ttsflow.composing.session import OWN_CONFIGS, session
 from ttsflow.composing.translate import translated
 from ttsflow.errors import ConfigError, suggest
 from ttsflow.registry import Registry, config_folder

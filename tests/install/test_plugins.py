@@ -1,6 +1,8 @@
 """The plugins of this repository, built and installed beside a wheel of ttsflow, as a stranger would."""
 
 import json
+import re
+import shlex
 import shutil
 from pathlib import Path
 
@@ -43,6 +45,8 @@ def test_a_plugin_is_found_listed_run_swept_and_tested(  # noqa: PLR0917 - fixtu
     assert (summary["status"], summary["strategy"], summary["problems"]) == ("complete", strategy, 2)
     call(script, "run", "-q", "-m", *run, "strategy.n=2,4", "hydra.sweep.dir=sweep", cwd=home)
     assert len(list((home / "sweep").glob("*/summary.json"))) == 2
+    for line in re.findall(r"^ttsflow (.+)", (PLUGINS / name / "README.md").read_text(), re.MULTILINE):
+        call(script, *shlex.split(line), cwd=home)
     # Its own tests, from its own folder, with nothing of this repository around it.
     pytest_ = (python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", "/dev/null", "-m", "not slow")
     call(*pytest_, folder / "tests", cwd=folder)

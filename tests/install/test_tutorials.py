@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+ROOT = Path(__file__).parents[2]
 PAGES = ("strategy", "plugin", "sweep")
 
 
@@ -86,6 +87,7 @@ def follow(blocks, folder, changes):
 
 
 def test_every_block_is_followed(shown):
+    assert set(PAGES) == {file.stem for file in (ROOT / "docs" / "tutorials").glob("*.md")}
     for page in PAGES:
         blocks = shown(f"tutorials/{page}.md")
         assert {language for language, _ in blocks} <= {"bash", "yaml", "toml", "python", "text"}

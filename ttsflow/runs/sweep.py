@@ -24,7 +24,8 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
 from ttsflow import interrupt, plugins
-from ttsflow.composing.loading import Loader, session
+from ttsflow.composing.loading import Loader
+from ttsflow.composing.session import session
 from ttsflow.composing.translate import translated
 from ttsflow.errors import ConfigError, TtsflowError
 from ttsflow.listing import show_jobs

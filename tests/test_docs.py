@@ -23,6 +23,7 @@ from ttsflow.composing.assemble import assemble, split_engine
 from ttsflow.config import compose
 from ttsflow.costs.calibrated import Calibration
 from ttsflow.errors import ConfigError
+from ttsflow.further import engines_of
 from ttsflow.parts import schema
 from ttsflow.pipeline import Pipeline
 from ttsflow.registry import KINDS, config_folder, config_options
@@ -248,6 +249,7 @@ def test_strategy_files(name, text, config_dir, tmp_path):
     settings = [f"strategy={shown}", "engine=fake", "verifier=fake", "limit=3", "task.size=3"]
     mapping = compose(settings, config_dir)
     stage = build("stage", mapping["strategy"], "strategy", plugins.load())
+    mapping["engines"] = {engine: {"use": "fake"} for engine in engines_of(stage)}
     if shown != name:
         shipped = compose([f"strategy={name}"])["strategy"]
         assert stage == build("stage", shipped, "strategy", plugins.load()), "it is not the shipped one"

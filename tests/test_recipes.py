@@ -132,6 +132,21 @@ def test_second_opinion(play):
     assert set(asked) != set(results)
 
 
+def test_small_then_large(play):
+    results, trace, _ = play("small_then_large")
+    asked = {name for name, result in results.items() if result.usage.of("large").requests}
+    assert set(results) - asked == agreed(results, trace, 3, 0.5, 2)
+    assert asked
+    assert asked != set(results)
+    for name in asked:
+        race = [data for data in ended(trace, name) if data["path"][0] >= 3]
+        valid = [data for data in race if data["finish"] == "stop" and data.get("answer")]
+        assert len(race) == 3
+        assert results[name].candidates == (1 if valid else 3)
+        if valid:
+            assert results[name].answer == min(valid, key=lambda data: data["tokens"])["answer"]
+
+
 @pytest.mark.slow
 def test_vote_then_search(play):
     results, _, asked = play("vote_then_search")

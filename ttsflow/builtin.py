@@ -112,6 +112,7 @@ PARTS: dict[str, dict[str, str]] = {
         "money": "ttsflow.costs.prices:Money",
         "flops": "ttsflow.costs.work:Flops",
         "roofline": "ttsflow.costs.work:RooflineSeconds",
+        "by_engine": "ttsflow.costs.by_engine:ByEngine",
     },
     "meter": {
         "none": "ttsflow.meters.plain:NoMeter",

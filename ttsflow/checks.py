@@ -9,9 +9,10 @@ from ttsflow.build import walk
 from ttsflow.choosers import check_choosers
 from ttsflow.engines.pool_file import check_pool
 from ttsflow.errors import ConfigError
+from ttsflow.further import check_further, engines_that_serve
 from ttsflow.load.idle import NoLoad
 from ttsflow.measuring import check_controllers, check_meter
-from ttsflow.protocols import VerifierPart
+from ttsflow.protocols import EnginePart, VerifierPart
 from ttsflow.setup import Setup
 from ttsflow.shape import check_shape
 from ttsflow.verifiers.served import served
@@ -29,7 +30,11 @@ def check(setup: Setup) -> None:
         raise ConfigError("no part of this strategy looks at the load; atest_online does.", "load")
     _ask(setup.load, "check", "load")
     _ask(setup.logger, "check", "logger")
-    _check_engine(setup)
+    check_further(setup)
+    _check_engine(setup, setup.engine, "engine")
+    for name, engine in setup.engines.items():
+        _check_engine(setup, engine, f"engines.{name}")
+    _check_verifier(setup)
     _check_pool(setup)
     parts = list(walk(setup.strategy, "strategy"))
     given = {what for _, part in parts for what in getattr(part, "gives", ())}
@@ -47,25 +52,25 @@ def check(setup: Setup) -> None:
     check_shape(parts)
     if setup.verifier is not None:
         _check_needs(setup, "verifier", setup.verifier)
-    if setup.record > setup.engine.capabilities.logprobs:
-        _too_few(setup, "record", "this", setup.record)
+    for place, engine in engines_that_serve(setup, None):
+        if setup.record > engine.capabilities.logprobs:
+            _too_few("record", "this", setup.record, place, engine)
 
 
-def _check_engine(setup: Setup) -> None:
-    capabilities = setup.engine.capabilities
+def _check_engine(setup: Setup, engine: EnginePart, place: str) -> None:
+    capabilities = engine.capabilities
     if not capabilities.seeds:
-        raise ConfigError("this engine takes no seeds, which every strategy needs.", "engine")
+        raise ConfigError("this engine takes no seeds, which every strategy needs.", place)
     if setup.sampling.temperature > capabilities.temperature:
         raise ConfigError(
-            f"this engine takes at most {capabilities.temperature}, got {setup.sampling.temperature}.",
+            f"`{place}` takes at most {capabilities.temperature}, got {setup.sampling.temperature}.",
             "sampling.temperature",
         )
     if setup.budget and not capabilities.abort:
-        raise ConfigError("this engine cannot end a request, so no budget can be kept.", "budget")
-    _ask(setup.engine, "check", "engine")
-    _ask(setup.engine, "check_task", "", setup.task)
-    _ask(setup.engine, "check_sampling", "sampling", setup.sampling)
-    _check_verifier(setup)
+        raise ConfigError(f"`{place}` cannot end a request, so no budget can be kept.", "budget")
+    _ask(engine, "check", place)
+    _ask(engine, "check_task", "", setup.task)
+    _ask(engine, "check_sampling", "sampling", setup.sampling)
 
 
 def _check_pool(setup: Setup) -> None:
@@ -103,7 +108,7 @@ def _ask(part: Any, check: str, path: str, *beside: Any) -> None:
 
 
 def _check_needs(setup: Setup, path: str, part: Any) -> None:
-    registry, capabilities = plugins.load(), setup.engine.capabilities
+    registry = plugins.load()
     name = _name_of(part)
     needs: frozenset[str] = getattr(part, "needs", frozenset())
     if "verifier" in needs and setup.verifier is None:
@@ -112,17 +117,24 @@ def _check_needs(setup: Setup, path: str, part: Any) -> None:
             f"`{name}` needs scores, but no verifier is set. Set one with verifier=NAME; known: {known}.",
             path,
         )
+    for place, engine in engines_that_serve(setup, part):
+        _check_capabilities(path, part, place, engine)
+
+
+def _check_capabilities(path: str, part: Any, place: str, engine: EnginePart) -> None:
+    name, capabilities = _name_of(part), engine.capabilities
+    needs: frozenset[str] = getattr(part, "needs", frozenset())
     wanted = getattr(part, "logprobs", 0)
     if wanted > capabilities.logprobs:
-        _too_few(setup, path, f"`{name}`", wanted)
+        _too_few(path, f"`{name}`", wanted, place, engine)
     if getattr(part, "certainty", False) and not capabilities.certainty:
         raise ConfigError(
-            f"`{name}` needs the certainty of every token, which this engine does not measure.",
+            f"`{name}` needs the certainty of every token, which `{place}` does not measure.",
             path,
         )
     if "continuation" in needs and not capabilities.token_prompts:
         raise ConfigError(
-            f"`{name}` continues trajectories, which the engine `{_name_of(setup.engine)}` cannot: it plays "
+            f"`{name}` continues trajectories, which the engine `{_name_of(engine)}` cannot: it plays "
             "samples that were recorded whole. A strategy of whole samples, such as majority, works with it; "
             "engine=vllm and engine=sim go on from any step.",
             path,
@@ -169,9 +181,9 @@ def _check_demand(setup: Setup, path: str, part: Any) -> None:
         )
 
 
-def _too_few(setup: Setup, path: str, name: str, wanted: int) -> NoReturn:
-    gives = setup.engine.capabilities.logprobs or "none"
-    raise ConfigError(f"{name} needs {wanted} log-probabilities per token; this engine gives {gives}.", path)
+def _too_few(path: str, name: str, wanted: int, place: str, engine: EnginePart) -> NoReturn:
+    gives = engine.capabilities.logprobs or "none"
+    raise ConfigError(f"{name} needs {wanted} log-probabilities per token; `{place}` gives {gives}.", path)
 
 
 def _check_border(setup: Setup, path: str, part: Any) -> None:

@@ -114,6 +114,12 @@ def remarks(summary: Summary) -> list[str]:
     if any(counts.values()):
         named = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
         lines.append(f"{summary.strategy}: of {summary.problems} problems {named}; reasons in results.jsonl")
+    engines: Mapping[str, Mapping[str, int]] = summary.usage.get("engines", {})
+    lines += [
+        f"{summary.strategy}: {one['decoded_tokens']:,} of the decoded tokens, and {one['requests']:,} of "
+        f"{summary.usage['requests']:,} requests, are of engine {name}"
+        for name, one in engines.items()
+    ]
     lines += [f"{summary.strategy}: {count} x {why}" for why, count in summary.stopped.items()]
     if summary.exact and summary.exact["differ"]:
         differ, checked = summary.exact["differ"], summary.exact["checked"]

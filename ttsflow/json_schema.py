@@ -93,7 +93,8 @@ class _Maker:
             "type": "object",
             "properties": {
                 **{group: self._group(group, change=True) for group, what in GROUPS.items() if what},
-                **{key: _like(value) for key, value in plain.items()},
+                **{key: _like(value) for key, value in plain.items() if key != "engines"},
+                "engines": {"type": "object", "additionalProperties": self._kind("engine", change=True)},
                 **{key: {} for key in ("defaults", "hydra", "variables", "choices", "experiment")},
             },
             "additionalProperties": False,

@@ -2,99 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
+from ttsflow.account import Account
 from ttsflow.budget import Budget
 from ttsflow.ops import Quotation
 from ttsflow.protocols import CostModel
-from ttsflow.types import Usage
+from ttsflow.types import EngineTokens, Usage
 
 __all__ = ["Account", "Budget", "Ledger"]
 
 _FAR = 1 << 20
 _GOING_ON = Usage(output=1, serial=1, engine_steps=1, seconds=1.0, joules=1.0)
 """What a running request adds to at every step."""
-
-
-class Account:
-    """What one problem has spent so far; the driver writes into it as things happen.
-
-    ``stopped`` is the limit it has reached, ``early`` why a watch last ended requests of it. ``live``
-    requests with ``live_prompt`` and ``running`` tokens are under way; ``reserved`` is the price of
-    ``quoted`` samples that have not ended yet. ``joules`` are those read so far, None without a meter.
-    ``share`` are seconds of the run's clock that are its own: problems side by side share each of them.
-    ``fallen``: it has something else in place of the strategy, for lack of funds.
-    """
-
-    __slots__ = (
-        "aborted",
-        "adopted",
-        "cached",
-        "dropped",
-        "early",
-        "ended",
-        "engine_steps",
-        "fallen",
-        "joules",
-        "live",
-        "live_prompt",
-        "output",
-        "prompt",
-        "quoted",
-        "requests",
-        "reserved",
-        "reused",
-        "running",
-        "serial",
-        "share",
-        "started",
-        "stopped",
-        "verifier",
-    )
-
-    def __init__(self, started: float, joules: float | None = None) -> None:
-        self.started = started
-        self.joules = joules
-        self.ended: float | None = None
-        self.prompt = self.cached = self.output = self.aborted = self.running = 0
-        self.adopted = self.dropped = self.reused = 0
-        self.verifier = self.serial = self.requests = self.engine_steps = 0
-        self.live = self.live_prompt = self.quoted = 0
-        self.share = 0.0
-        self.fallen = False
-        self.reserved: dict[str, float] = {}
-        self.stopped: str | None = None
-        self.early: str | None = None
-
-    def usage(self, now: float) -> Usage:
-        """Return what is spent by now; tokens of running requests count as output."""
-        return self._usage((self.ended if self.ended is not None else now) - self.started)
-
-    def own(self) -> Usage:
-        """Return the usage with its share of the run's seconds in place of all that passed meanwhile."""
-        return self._usage(self.share)
-
-    def _usage(self, seconds: float) -> Usage:
-        return Usage(
-            prompt=self.prompt,
-            cached=self.cached,
-            output=self.output + self.running,
-            aborted=self.aborted,
-            dropped=self.dropped,
-            adopted=self.adopted,
-            reused=self.reused,
-            verifier=self.verifier,
-            serial=self.serial,
-            requests=self.requests,
-            engine_steps=self.engine_steps,
-            seconds=seconds,
-            joules=self.joules,
-        )
-
-    def underway(self) -> Usage:
-        """Return the part of the usage that belongs to requests still running."""
-        none = None if self.joules is None else 0.0
-        return Usage(prompt=self.live_prompt, output=self.running, requests=self.live, joules=none)
 
 
 class Ledger:
@@ -161,13 +82,15 @@ class Ledger:
         """
         if not self.budget.problem:
             return None
-        return self._reached("problem", self.budget.problem, account.usage(now), live=live)
+        growth = _growth([account]) if live else None
+        return self._reached("problem", self.budget.problem, account.usage(now), growth)
 
     def run_exceeded(self, now: float, started: float, *, live: bool = False) -> str | None:
         """Return which limit of the run is reached, as ``exceeded``. A run's seconds are wall seconds."""
         if not self.budget.run:
             return None
-        return self._reached("run", self.budget.run, self._run_usage(now, started), live=live)
+        growth = _growth(self.open) if live else None
+        return self._reached("run", self.budget.run, self._run_usage(now, started), growth)
 
     def passes(self, unit: str) -> bool:
         """Return whether time alone costs something in ``unit``."""
@@ -217,7 +140,7 @@ class Ledger:
         usage, total = account.usage(now), self._run_usage(now, started)
         price: dict[str, float] = {}
         if self._samples:
-            ended = _less(total, sum((other.underway() for other in self.open), self.nothing))
+            ended = total.less(sum((other.underway() for other in self.open), self.nothing))
             price = {
                 unit: model(ended) / self._samples * samples
                 for unit, model in self.costs.items()
@@ -269,22 +192,29 @@ class Ledger:
         )
         return self.budget.run[unit] - model(total) - held
 
-    def _reached(self, scope: str, limits: Mapping[str, float], usage: Usage, *, live: bool) -> str | None:
+    def _reached(
+        self, scope: str, limits: Mapping[str, float], usage: Usage, growth: Usage | None
+    ) -> str | None:
         for unit, limit in limits.items():
             cost = self.costs[unit](usage)
-            if cost >= limit and not (live and self.costs[unit](usage + _GOING_ON) <= cost):
+            if cost >= limit and not (growth is not None and self.costs[unit](usage + growth) <= cost):
                 return f"budget: {limit:.6g} {unit} per {scope} spent"
         return None
 
     def _run_usage(self, now: float, started: float) -> Usage:
         total = self.total(now)
-        wall = {"seconds": now - started}
-        return Usage(**{**{name: getattr(total, name) for name in Usage.__slots__}, **wall})
+        return replace(total, seconds=now - started)
 
 
-def _less(usage: Usage, part: Usage) -> Usage:
-    counts = {
-        name: getattr(usage, name) - getattr(part, name) for name in Usage.__slots__ if name != "joules"
-    }
-    joules = None if usage.joules is None else usage.joules - (part.joules or 0.0)
-    return Usage(**counts, joules=joules)
+def _growth(accounts: Iterable[Account]) -> Usage:
+    """Return what requests add to at every step: a token of every engine that they run on."""
+    names: set[str] = set()
+    own = False
+    for account in accounts:
+        busy = {name for name, one in account.further.items() if one.live}
+        own = own or account.live > sum(account.further[name].live for name in busy)
+        names |= busy
+    if not names:
+        return _GOING_ON
+    engines = tuple(EngineTokens(name, output=1) for name in sorted(names))
+    return replace(_GOING_ON, output=len(names) + own, engines=engines)

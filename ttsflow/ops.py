@@ -58,6 +58,9 @@ class Request:
     A ``probe`` is text put behind the parent that makes the model answer at once ("": the task's own
     words). Its candidate is parsed for an answer however it ended, and is not meant to be continued.
     ``greedy`` takes the likeliest tokens whatever the run's sampling says.
+
+    ``engine`` names one of the run's further engines. None: the one that the parent's tokens are of, and that
+    of the run where there is no parent. A parent of another engine fails the problem: their tokens differ.
     """
 
     parent: Candidate | None = None
@@ -66,6 +69,14 @@ class Request:
     step_tokens: int | None = None
     probe: str | None = None
     greedy: bool = False
+    engine: str | None = None
+
+    @property
+    def decoder(self) -> str:
+        """The name of the engine that decodes it, "" for the engine of the run."""
+        if self.engine is not None:
+            return self.engine
+        return "" if self.parent is None else self.parent.engine
 
     @property
     def aside(self) -> str | None:

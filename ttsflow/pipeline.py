@@ -12,6 +12,7 @@ from ttsflow.choosers import check_gold
 from ttsflow.composing.arguments import (
     budgeted,
     engine_of,
+    engines_of,
     group_of,
     on_hardware,
     part_of,
@@ -45,7 +46,8 @@ class Pipeline:
 
     ``strategy`` is the name of a strategy, with ``settings`` of its own such as ``n=16``, or a mapping as
     in a strategy file; ``config_dir`` is a folder with config groups of your own. ``model`` is a folder, a
-    hub id or "demo"; ``engine`` holds further engine settings, or names another engine. ``verifier`` is a
+    hub id or "demo"; ``engine`` holds further engine settings, or names another engine; ``engines``
+    are further ones by name, for stages that ask for one. ``verifier`` is a
     name or a mapping. ``kind`` says what an answer is: number, math, choice or text; ``chat`` whether a
     question is put as a chat message or continued as raw text. A ``task`` replaces both and brings its
     own problems. ``sampling`` is the name of a preset or a mapping as in the config. So is ``budget``, whose
@@ -63,6 +65,7 @@ class Pipeline:
         *,
         model: str | None = None,
         engine: str | Mapping[str, Any] | None = None,
+        engines: Mapping[str, str | Mapping[str, Any]] | None = None,
         verifier: str | Mapping[str, Any] | None = None,
         task: str | Mapping[str, Any] | None = None,
         hardware: str | Mapping[str, Any] | None = None,
@@ -87,6 +90,7 @@ class Pipeline:
         mapping: dict[str, Any] = {
             "strategy": strategy_of(strategy, settings, config_dir),
             "engine": on_hardware(hardware, engine_of(model, part_of(engine, "engine"))),
+            "engines": engines_of(engines),
             "task": own_task,
             "verifier": part_of(verifier, "verifier"),
             "sampling": drawn,

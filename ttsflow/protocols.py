@@ -267,7 +267,9 @@ class EnginePart(Protocol):
     One whose samples are numbered has ``most_samples``, how many of each problem there are; one that does not
     suit every task has ``check_task(task)``. One that has settings which change no text has
     ``text_settings()``, a mapping of all that may change one; without it a pool of samples takes every
-    setting for such. One whose samples must not come from a pool has ``unpooled``, the reason.
+    setting for such. One whose samples must not come from a pool has ``unpooled``, the reason. One in virtual
+    time has ``virtual = True``; it runs beside other engines only if ``waits`` is true as well, and its
+    engine has a method ``wait(seconds)``, which moves its clock on by what another one took.
     """
 
     @property

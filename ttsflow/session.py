@@ -65,8 +65,8 @@ def _versions(found: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]
 class Session:
     """A context manager: the engines are open inside, and stay warm for the next session.
 
-    Beside the engine of the run these are those of a verifier with a model of its own. One that asks the
-    engine of the run gets a port to it.
+    Beside the engine of the run these are further ones that stages ask for, and those of a verifier with a
+    model of its own. A verifier that asks an engine of the run's gets a port to it.
     """
 
     def __init__(self, setup: Setup) -> None:
@@ -78,6 +78,7 @@ class Session:
         self.work: dict[str, float] = {}
         self.exact: dict[str, Any] | None = None
         self._engine: Engine | None = None
+        self._further: dict[str, Engine] = {}
         self._running: Driver | None = None
         self._opened: list[EnergyMeter | LoadMonitor] = []
         #: Of a plan that is in force as long as the engines are open: says what the next run should have.
@@ -105,7 +106,7 @@ class Session:
         if part is not None:
             self._serve(part)
         else:
-            self._engine = warm.acquire(self.setup.engine)
+            self._acquire([])
             self._verifier = self._open_verifier()
         if self.setup.sharing is not None:
             follow: Callable[[Replanner], None] | None = getattr(self._verifier, "follow", None)
@@ -115,6 +116,24 @@ class Session:
                 follow(replanner)
             else:
                 self._replanner = replanner
+
+    def _acquire(self, parts: Sequence[Any]) -> list[Any]:
+        """Open all engines of the run, and return those of ``parts``, which a verifier is to ask.
+
+        One that the run asks as well has a port for each of them.
+        """
+        setup = self.setup
+        own = [setup.engine, *setup.engines.values()]
+        opened = warm.acquire_all([*own, *parts])
+        hosts, guests = opened[: len(own)], opened[len(own) :]
+        for engine in [one for place, one in enumerate(guests) if one not in guests[:place]]:
+            if engine in hosts:
+                host, guest = share(engine)
+                hosts = [host if one is engine else one for one in hosts]
+                guests = [guest if one is engine else one for one in guests]
+        self._engine, *further = hosts
+        self._further = dict(zip(setup.engines, further, strict=True))
+        return guests
 
     def _open_verifier(self) -> Verifier | None:
         part = self.setup.asked
@@ -133,15 +152,9 @@ class Session:
         try:
             if setup.engine in parts:
                 part.check_engine(setup.engine.capabilities)
-            engine, *engines = warm.acquire_all([setup.engine, *parts])
-            if any(one is engine for one in engines):
-                self._engine, guest = share(engine)
-                engines = [guest if one is engine else one for one in engines]
-            else:
-                self._engine = engine
-            self._verifier = part.open_on(engines, setup.task.separator)
+            self._verifier = part.open_on(self._acquire(parts), setup.task.separator)
         except ConfigError as error:
-            known = error.path.partition(".")[0] in {"engine", "verifier"}
+            known = error.path.partition(".")[0] in {"engine", "engines", "verifier"}
             raise (error if known else error.below("verifier")) from error
 
     def __exit__(
@@ -207,7 +220,7 @@ class Session:
         finally:
             self.dead, self.broken = driver.dead, driver.broken
             self.wall_seconds = engine.now() - started
-            self.work = counted(engine) | _counted(self._verifier) | driver.seconds
+            self.work = counted(engine) | _counted(self._verifier) | driver.seconds | self._counted_further()
             self.work |= meter.stop() if meter is not None else {}
             self.work |= self._replanner.counters() if self._replanner is not None else {}
             self.learnt = driver.controlling.state() + driver.choosing.state()
@@ -240,6 +253,14 @@ class Session:
             open_one.close()
         self._opened.clear()
 
+    def _counted_further(self) -> dict[str, float]:
+        """Return what further engines have counted, each key behind the engine's name."""
+        found: dict[str, float] = {}
+        for name, engine in self._further.items():
+            if engine is not self._engine:
+                found |= {f"{name}.{key}": value for key, value in counted(engine).items()}
+        return found
+
     def _own(self) -> int:
         """Return how many requests of this run are on its engine."""
         return 0 if self._running is None else self._running.requests
@@ -248,6 +269,8 @@ class Session:
         self, engine: Engine, acceleration: Acceleration, budget: Budget | None = None, **told: Any
     ) -> Driver:
         setup = self.setup
+        # Equal settings are one engine, which is then asked as all ask it.
+        further = {name: engine if one is self._engine else one for name, one in self._further.items()}
         rules = Rules(
             engine,
             setup.task,
@@ -256,6 +279,7 @@ class Session:
             setup.logprobs,
             certainty=setup.certainty,
             keep_logprobs=setup.record > 0,
+            engines=further,
         )
         metered = told.get("metering") is not None
         costs = {name: cost for name, cost in setup.costs.items() if metered or not _in_joules(cost)}

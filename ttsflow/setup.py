@@ -31,7 +31,10 @@ __all__ = ["Setup"]
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """Everything a run is made of, built and checked. ``names`` holds strategy, task and engine."""
+    """Everything a run is made of, built and checked. ``names`` holds strategy, task and engine.
+
+    ``engines`` are those that stages ask for by name, besides the ``engine`` of the run.
+    """
 
     strategy: Stage
     engine: EnginePart
@@ -53,6 +56,7 @@ class Setup:
     trace: bool = True
     record: int = 0
     names: Mapping[str, str] = field(default_factory=dict)
+    engines: Mapping[str, EnginePart] = field(default_factory=dict)
 
     @property
     def fingerprint(self) -> str:
@@ -74,6 +78,8 @@ class Setup:
             "seed": self.seed,
             "limit": self.limit,
         }
+        if self.engines:
+            rest["engines"] = {name: explain(part, registry) for name, part in self.engines.items()}
         if not isinstance(self.meter, NoMeter):
             rest["meter"] = explain(self.meter, registry)
         if self.controllers:
@@ -118,7 +124,8 @@ class Setup:
     def certainty(self) -> bool:
         """Whether the run needs each token's distance from the uniform distribution."""
         wanted = any(getattr(part, "certainty", False) for part in self._reading)
-        return wanted or (self.record > 0 and self.engine.capabilities.certainty)
+        engines = (self.engine, *self.engines.values())
+        return wanted or (self.record > 0 and all(one.capabilities.certainty for one in engines))
 
     @property
     def _reading(self) -> list[Any]:

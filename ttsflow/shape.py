@@ -34,6 +34,26 @@ def check_shape(parts: Sequence[tuple[str, Any]]) -> None:
         stages = getattr(part, "stages", None)
         if isinstance(stages, Mapping):
             _check_scored(stages, f"{path}.stages")
+            _check_engines(stages, f"{path}.stages")
+
+
+def _check_engines(stages: Mapping[str, Any], path: str) -> None:
+    """Refuse a step that would go on with what another engine has begun: their tokens differ."""
+    before: tuple[str, str] | None = None
+    for name, stage in stages.items():
+        if not hasattr(stage, "request") or getattr(stage, "unit", "whole") == "whole":
+            continue
+        engine: str | None = getattr(stage, "engine", None)
+        if before is not None and engine is not None and engine != before[1]:
+            theirs = f"engine '{before[1]}'" if before[1] else "the engine of the run"
+            raise ConfigError(
+                f"it would go on with candidates that '{before[0]}' has begun on {theirs}, and engine "
+                f"'{engine}' has other tokens. Leave `engine` null, so that each goes on with its own, or "
+                "put it into `apart`, which begins anew.",
+                f"{path}.{name}.engine",
+            )
+        if before is None or engine is not None:
+            before = (name, engine or "")
 
 
 def _check_scored(stages: Mapping[str, Any], path: str) -> None:

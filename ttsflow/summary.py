@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from ttsflow.metrics import wilson
-from ttsflow.types import Result, Usage
+from ttsflow.types import EngineTokens, Result, Usage
 
 __all__ = ["RunStatus", "Summary", "summarize"]
 
@@ -45,7 +45,7 @@ class Summary:
     deferred: int
     failed: int
     ungraded: int
-    usage: Mapping[str, float | int | str | None]
+    usage: Mapping[str, Any]
     goodput: float
     cost: Mapping[str, float]
     stopped: Mapping[str, int] = field(default_factory=dict)
@@ -126,10 +126,16 @@ def _kinds(reasons: Iterable[str]) -> dict[str, int]:
     return kinds
 
 
-def _usage_keys(usage: Usage, wall_seconds: float, joules_source: str) -> dict[str, float | int | str | None]:
+def _usage_keys(usage: Usage, wall_seconds: float, joules_source: str) -> dict[str, Any]:
     tokens = ("prompt", "cached", "output", "aborted", "dropped", "adopted", "reused", "decoded")
-    keys: dict[str, float | int | str | None] = {
+    keys: dict[str, Any] = {
         f"{name}_tokens": getattr(usage, name) for name in (*tokens, "verifier", "serial")
     }
     keys |= {"requests": usage.requests, "engine_steps": usage.engine_steps, "wall_seconds": wall_seconds}
-    return {**keys, "joules": usage.joules, "joules_source": joules_source}
+    keys |= {"joules": usage.joules, "joules_source": joules_source}
+    return keys | {"engines": {one.engine: _engine_keys(one) for one in usage.engines}}
+
+
+def _engine_keys(one: EngineTokens) -> dict[str, int]:
+    tokens = ("prompt", "cached", "output", "aborted", "decoded")
+    return {f"{name}_tokens": getattr(one, name) for name in tokens} | {"requests": one.requests}

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from ttsflow.runs.lines import LineFile
-from ttsflow.types import Candidate, Result
+from ttsflow.types import Candidate, Result, Usage
 
-__all__ = ["JsonTrace", "NoTrace", "Recorder", "candidate_event", "finite", "result_record"]
+__all__ = ["JsonTrace", "NoTrace", "Recorder", "candidate_event", "engines_record", "finite", "result_record"]
 
 
 class Recorder(Protocol):
@@ -78,6 +78,8 @@ def candidate_event(candidate: Candidate, *, logprobs: bool = False) -> dict[str
         "seed": candidate.seed,
         "text": candidate.text,
     }
+    if candidate.engine:
+        record["engine"] = candidate.engine
     if candidate.answer:
         record["answer"] = candidate.answer.key
     if candidate.reason:
@@ -93,8 +95,16 @@ def candidate_event(candidate: Candidate, *, logprobs: bool = False) -> dict[str
 def result_record(result: Result) -> dict[str, Any]:
     """Return a result as a plain mapping, as one line of ``results.jsonl`` holds it."""
     record = asdict(result)
-    record["usage"]["decoded"] = result.usage.decoded
+    record["usage"] |= {"decoded": result.usage.decoded, "engines": engines_record(result.usage)}
     return record
+
+
+def engines_record(usage: Usage) -> dict[str, dict[str, int]]:
+    """Return what each further engine had a part in, by name."""
+    return {
+        one.engine: {name: getattr(one, name) for name in (*one._fields[1:], "decoded")}
+        for one in usage.engines
+    }
 
 
 def finite(value: Any) -> Any:

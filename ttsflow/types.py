@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
-from operator import add, attrgetter
+from operator import add, attrgetter, sub
 from typing import Any, Literal, NamedTuple
 
 from ttsflow.errors import ConfigError
@@ -14,6 +14,7 @@ from ttsflow.lineage import Path, content_id, rng_of
 __all__ = [
     "Answer",
     "Candidate",
+    "EngineTokens",
     "Finish",
     "Message",
     "Outcome",
@@ -102,6 +103,22 @@ class Sampling:
             raise ConfigError("an empty stop string would end every text at once.", "stop")
 
 
+class EngineTokens(NamedTuple):
+    """The part of a further engine, by its name in ``engines``: tokens and requests as in ``Usage``."""
+
+    engine: str
+    prompt: int = 0
+    cached: int = 0
+    output: int = 0
+    aborted: int = 0
+    requests: int = 0
+
+    @property
+    def decoded(self) -> int:
+        """All tokens it had decoded."""
+        return self.output + self.aborted
+
+
 @dataclass(frozen=True, slots=True)
 class Usage:
     """What was spent. Additive; every cost model is a pure function of it.
@@ -114,6 +131,8 @@ class Usage:
     unknown of requests that were aborted.
     ``serial`` is the length of the longest chain of tokens that had to be decoded one after another.
     ``seconds`` is the time from a problem's start to its result. ``joules`` is None where no meter ran.
+    ``engines`` tells the parts of further engines, in the order of their names; the rest of the counts that
+    they have is that of the engine of the run.
     """
 
     prompt: int = 0
@@ -129,6 +148,7 @@ class Usage:
     engine_steps: int = 0
     seconds: float = 0.0
     joules: float | None = None
+    engines: tuple[EngineTokens, ...] = ()
 
     @property
     def decoded(self) -> int:
@@ -138,13 +158,44 @@ class Usage:
     def __add__(self, other: Usage) -> Usage:
         one, two = self.joules, other.joules
         joules = two if one is None else one if two is None else one + two
+        engines = _merged(self.engines, other.engines, add) if other.engines else self.engines
         # A budget adds up many of these at every engine step.
-        return Usage(*(*map(add, _counts(self), _counts(other)), joules))
+        return Usage(*(*map(add, _counts(self), _counts(other)), joules, engines))
+
+    def less(self, part: Usage) -> Usage:
+        """Return what is left without a part of it; joules as they are where the part has none."""
+        joules = None if self.joules is None else self.joules - (part.joules or 0.0)
+        engines = _merged(self.engines, part.engines, sub) if part.engines else self.engines
+        return Usage(*(*map(sub, _counts(self), _counts(part)), joules, engines))
+
+    def of(self, engine: str) -> Usage:
+        """Return the part of a further engine: its tokens and requests, and nothing else."""
+        found = next((one for one in self.engines if one.engine == engine), EngineTokens(engine))
+        return Usage(
+            prompt=found.prompt,
+            cached=found.cached,
+            output=found.output,
+            aborted=found.aborted,
+            requests=found.requests,
+        )
 
 
 _counts: Callable[[Usage], tuple[Any, ...]] = attrgetter(
-    *(item.name for item in fields(Usage) if item.name != "joules")
+    *(item.name for item in fields(Usage) if item.name not in {"joules", "engines"})
 )
+
+
+def _merged(
+    one: tuple[EngineTokens, ...], two: tuple[EngineTokens, ...], how: Callable[[int, int], int]
+) -> tuple[EngineTokens, ...]:
+    """Return the parts of engines, those of one name made one."""
+    first, second = ({part.engine: part for part in parts} for parts in (one, two))
+    return tuple(
+        EngineTokens(
+            name, *map(how, first.get(name, EngineTokens(name))[1:], second.get(name, EngineTokens(name))[1:])
+        )
+        for name in sorted({*first, *second})
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +207,8 @@ class Candidate:
     the stop string that ended them. ``scores`` has one entry per verified step, None where a verifier
     gave none; ``score`` is their reduction. ``answer`` is parsed once, from candidates that ended by
     themselves. ``tokens_new`` counts the tokens decoded since its parent. ``logprobs`` and ``certainties``
-    have one entry per token where they were asked for.
+    have one entry per token where they were asked for. ``engine`` is the name of the further engine whose
+    tokens these are, "" for the engine of the run.
     """
 
     path: Path
@@ -173,6 +225,7 @@ class Candidate:
     certainties: tuple[float, ...] = ()
     reason: str = ""
     extra: Mapping[str, Any] = field(default_factory=dict)
+    engine: str = ""
 
     @property
     def active(self) -> bool:

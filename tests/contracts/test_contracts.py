@@ -12,6 +12,7 @@ from ttsflow.controllers.online import Online
 from ttsflow.controllers.reserve import Reserve
 from ttsflow.controllers.shares import Shares
 from ttsflow.costs.basic import Requests, Seconds, Tokens
+from ttsflow.costs.by_engine import ByEngine
 from ttsflow.costs.hardware import Hardware
 from ttsflow.costs.prices import Joules, Money
 from ttsflow.costs.work import Flops, RooflineSeconds
@@ -313,6 +314,7 @@ COSTS = {
     "tokens": Tokens(prompt=0.1, verifier=0.2),
     "seconds": Seconds(),
     "requests": Requests(),
+    "by_engine": ByEngine(Money(output=8.0), {"large": Money(output=20.0)}),
     "joules": Joules(),
     "money": Money(output=8.0),
     "flops": Flops("smollm2-135m", context=100),

@@ -143,6 +143,10 @@ def _cases(trace: Path, left_out: Counter[str]) -> dict[str, _Case]:
 def _take(cases: dict[str, _Case], event: Mapping[str, Any], left_out: Counter[str]) -> None:
     path = [int(number) for number in event["path"]]
     number = path[0]
+    if "engine" in event:
+        # A recording is of one model.
+        left_out["of a further engine"] += 1
+        return
     case = cases.setdefault(str(event["problem"]), _Case())
     if event["event"] == "score":
         if len(path) == 1 and "reason" not in event:

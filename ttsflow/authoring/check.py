@@ -45,6 +45,8 @@ def check_config(words: Sequence[str], config_dir: str | None) -> Setup:
     console.print(stage_tree(setup.strategy, load(), title))
     for key in ("engine", "task", "verifier"):
         console.print(Text(f"{key}: {setup.names[key]}"))
+    for name, engine in mapping.get("engines", {}).items():
+        console.print(Text(f"engine {name}: {_engine(engine)}"))
     limits = [
         f"{limit:g} {unit} per {scope}"
         for scope in ("problem", "run")
@@ -53,6 +55,11 @@ def check_config(words: Sequence[str], config_dir: str | None) -> Setup:
     console.print(Text(f"budget: {', '.join(limits) or 'none'}"))
     console.print(Text(f"nothing is wrong with it; fingerprint {setup.fingerprint}"))
     return setup
+
+
+def _engine(settings: Mapping[str, Any]) -> str:
+    """Return what an engine is called, and its model where it has one."""
+    return " ".join([str(settings["use"]), *([str(settings["model"])] if "model" in settings else [])])
 
 
 def stage_tree(stage: Any, registry: Registry, title: Text | str) -> Tree:

@@ -13,6 +13,7 @@ from ttsflow.types import Sampling
 __all__ = [
     "budgeted",
     "engine_of",
+    "engines_of",
     "group_of",
     "mapping_of",
     "on_hardware",
@@ -90,6 +91,17 @@ def engine_of(model: str | None, engine: Mapping[str, Any] | None) -> dict[str, 
     elif mapping["use"] == "vllm" and "model" not in mapping:
         raise ConfigError("a model is needed: a folder, a hub id or 'demo'.", "model")
     return mapping
+
+
+def engines_of(engines: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return further engines by name, each described as the engine of the run."""
+    found = {}
+    for name, engine in mapping_of(engines, "engines").items():
+        try:
+            found[name] = engine_of(None, part_of(engine, ""))
+        except ConfigError as error:
+            raise error.below(f"engines.{name}") from error
+    return found
 
 
 def group_of(value: Any, name: str, config_dir: str | None) -> dict[str, Any] | None:

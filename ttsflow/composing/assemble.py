@@ -9,7 +9,7 @@ from typing import Any
 from ttsflow import plugins
 from ttsflow.acceleration import Acceleration
 from ttsflow.budget import Budget
-from ttsflow.build import build, field_names, fill
+from ttsflow.build import build, field_names, fill, walk
 from ttsflow.checks import check
 from ttsflow.composing.origins import naming
 from ttsflow.costs.hardware import Hardware
@@ -22,6 +22,7 @@ from ttsflow.protocols import EnginePart, Task
 from ttsflow.setup import Setup
 from ttsflow.sharing import asked, sharing_of
 from ttsflow.types import Sampling
+from ttsflow.values import check_key, show
 
 __all__ = ["DEFAULT_COSTS", "assemble", "split_engine", "with_plan"]
 
@@ -92,14 +93,15 @@ def _assemble(mapping: Mapping[str, Any], task: Task | None, *, checked: bool) -
         trace=root.trace,
         record=root.record,
         names=_names(mapping, task),
+        engines=_engines(mapping.get("engines")),
     )
-    readers = (setup.engine, *setup.costs.values())
+    readers = (setup.engine, *setup.engines.values(), *(part for _, part in walk(setup.costs)))
     memory = memory_of(setup.acceleration.memory)
     if mapping.get("hardware") and not (memory or any(hasattr(part, "hardware") for part in readers)):
         raise ConfigError("no part of this run reads it; engine=sim simulates the machine.", "hardware")
     if setup.acceleration.verifier_cache is not None:
         setup = _with_cache(setup, setup.acceleration.verifier_cache)
-    if memory is not None:
+    if memory is not None and not setup.engines:
         setup = with_plan(setup, memory, mapping.get("hardware"))
     if checked:
         check(setup)
@@ -167,6 +169,21 @@ def _engine(engine: Any, mapping: Mapping[str, Any]) -> EnginePart:
             how = "hardware=NAME, and one number of it with hardware.memory_gib=48, both without `engine.`"
         raise type(error)(f"{error.message} Set the machine with {how}.", error.path) from error
     return part
+
+
+def _engines(engines: Any) -> dict[str, EnginePart]:
+    """Build the further engines; what stands around an engine is for that of the run."""
+    if not isinstance(engines, Mapping | None):
+        raise ConfigError(f"a mapping of engines by name is wanted, got {show(engines)}.", "engines")
+    found: dict[str, EnginePart] = {}
+    for name, settings in (engines or {}).items():
+        _, around = split_engine(settings)
+        for key in around:
+            raise ConfigError(
+                "only the engine of the run has it; further ones run plain.", f"engines.{name}.{key}"
+            )
+        found[check_key(name, "engines")] = build("engine", settings, f"engines.{name}", plugins.load())
+    return found
 
 
 def _names(mapping: Mapping[str, Any], task: Task | None) -> dict[str, str]:

@@ -41,7 +41,7 @@ GROUPS = ("strategy", "engine", "verifier", "task", "meter", "load", "logger")
 #: Below these keys any setting may be given: `build` knows which exist, also those no file mentions.
 #: Only a stage that is removed must stand in a file.
 _OPEN = re.compile(
-    r"^(strategy|engine|verifier|task|cost|meter|load|logger|budget|sampling)\.(?![^=]*\bstages\.[^.=]+=\s*null\s*$)[^=]*="
+    r"^(strategy|engine|engines|verifier|task|cost|meter|load|logger|budget|sampling)\.(?![^=]*\bstages\.[^.=]+=\s*null\s*$)[^=]*="
 )
 
 #: How many compositions are kept, of some 15 kB each; a sweep has as many as it combines files.

@@ -56,6 +56,9 @@ class Money:
     hour: float = 0.0
     currency: str = "USD"
 
+    #: A token of another model costs something else.
+    of_model: ClassVar[bool] = True
+
     def __post_init__(self) -> None:
         prices = [item.name for item in fields(self) if item.name != "currency"]
         for name in prices:

@@ -41,6 +41,8 @@ class Flops:
     context: int = 0
 
     unit: ClassVar[str] = "FLOPs"
+    #: A token of another model costs something else.
+    of_model: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         _shape(self.model)
@@ -73,6 +75,8 @@ class RooflineSeconds:
     kv_bits: int = 16
 
     unit: ClassVar[str] = "roofline seconds"
+    #: A token of another model costs something else.
+    of_model: ClassVar[bool] = True
     advice: ClassVar[dict[str, str]] = {
         "hardware": "Choose a machine with hardware=NAME and refer to it as ${hardware}."
     }

@@ -64,7 +64,9 @@ class Ahead:
         if self._engine is None or flight.template.aside:
             return
         frame = flight.frame
-        old, new = self._rounds.pop(frame, ()), rounds_of(flight, flight.op.outlook)
+        # Further engines begin nothing early.
+        own = not any(request.decoder for request in flight.op.requests)
+        old, new = self._rounds.pop(frame, ()), rounds_of(flight, flight.op.outlook if own else None)
         if new:
             self._rounds[frame] = new
         if not old:

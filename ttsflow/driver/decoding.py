@@ -8,13 +8,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ttsflow.driver.ahead import Ahead
+from ttsflow.driver.engines import Engines
 from ttsflow.driver.flight import Case, Flight, Frame, Live
 from ttsflow.driver.settle import Rules
 from ttsflow.ledger import Ledger
 from ttsflow.ops import Decision, Generate, Generated, Progress, Request
 from ttsflow.protocols import innermost, leaping
 from ttsflow.trace import Recorder, candidate_event
-from ttsflow.types import Candidate
+from ttsflow.types import Candidate, Tokens
 
 __all__ = ["Decoding"]
 
@@ -41,6 +42,7 @@ class Decoding:
     ) -> None:
         self.rules = rules
         self.engine = rules.engine
+        self.engines = Engines(rules.engine, rules.engines)
         self.ahead = ahead
         self.ledger = ledger
         self.trace = trace
@@ -65,10 +67,15 @@ class Decoding:
         self._look(flight)
 
     def step(self) -> int:
-        """Advance the engine, work through its news and return its iterations. Raises ``EngineDead``."""
+        """Advance the engines, work through their news, return iterations. Raises ``EngineDead``."""
         if self._leaping is not None:
             self._leaping.leap = self._leap()
-        news = self.engine.step()
+        for news in self.engines.turn():
+            self._hear(news)
+        return 1 if self._leaping is None else self._leaping.advanced
+
+    def _hear(self, news: Sequence[Progress]) -> None:
+        """Work through the news of an engine."""
         touched: dict[Flight, None] = {}
         live = self.live
         for item in news:
@@ -82,6 +89,8 @@ class Decoding:
                 request.reused += item.reused
                 request.played += item.played
                 request.account.running += fresh
+                if request.books is not None:
+                    request.books.running += fresh
                 self.tokens += fresh
                 if item.logprobs:
                     request.trace.logprobs.extend(item.logprobs)
@@ -95,7 +104,6 @@ class Decoding:
                 touched[flight] = None
         for flight in touched:
             self._look(flight)
-        return 1 if self._leaping is None else self._leaping.advanced
 
     def rest(self) -> None:
         """Tell the engine that it will not be advanced for now: nothing that was asked for is running."""
@@ -115,15 +123,18 @@ class Decoding:
             requests = list(flight.live.values())
             if dead is None:
                 self._abort(requests, "problem ended")
-            for live in requests if dead is not None else ():
-                self._end(live, Progress(live.id, finish="failed", reason=dead or ""))
+            else:
+                # Another one may be alive.
+                self.engines.abort(requests)
+                for live in requests:
+                    self._end(live, Progress(live.id, finish="failed", reason=dead))
             _count_serial(flight)
         case.flights.clear()
 
     def close(self) -> None:
         """Leave nothing on the engine."""
         if self.live:
-            self.engine.abort(list(self.live))
+            self.engines.abort(self.live.values())
             self.live.clear()
 
     def _leap(self) -> int | None:
@@ -137,8 +148,9 @@ class Decoding:
 
     def _submit(self, flight: Flight, request: Request) -> None:
         frame, case = flight.frame, flight.frame.case
+        prompt = self._prompt(case, request)
         path = frame.lineage.child(request.parent.path if request.parent else ())
-        live = Live(self.rules.asked(f"r{next(_numbers)}", request, path, case.prompt), flight)
+        live = Live(self.rules.asked(f"r{next(_numbers)}", request, path, prompt), flight, prompt)
         if live.border.limit < 1:
             reason = "no room is left for more tokens under `sampling.max_tokens` and the engine's context"
             self._end(live, Progress(live.id, finish="length", reason=reason))
@@ -147,7 +159,7 @@ class Decoding:
         engine_request = self.rules.engine_request(
             live,
             case.problem,
-            case.prompt,
+            prompt,
             priority=case.index,
             # The tokens of an aborted request are known only if they were reported as they came, and a meter
             # shares its joules by them.
@@ -157,44 +169,67 @@ class Decoding:
             or frame.parent is not None,
         )
         case.live += 1
-        case.account.requests += 1
-        case.account.prompt += len(engine_request.prompt)
-        case.account.live += 1
-        case.account.live_prompt += len(engine_request.prompt)
+        for books in (case.account, live.books):
+            if books is not None:
+                books.requests += 1
+                books.prompt += len(engine_request.prompt)
+                books.live += 1
+                books.live_prompt += len(engine_request.prompt)
         self.live[live.id] = live
-        self.engine.submit(engine_request)
+        self.engines.submit(live.engine, engine_request)
+
+    def _prompt(self, case: Case, request: Request) -> Tokens:
+        """Return the prompt as the engine of a request has encoded it. Raises ``ValueError``."""
+        name = request.decoder
+        if not name:
+            return case.prompt
+        if name not in case.prompts:
+            engine = self.rules.decoder(request)
+            try:
+                case.prompts[name] = engine.encode(case.problem.prompt)
+            except Exception as error:
+                msg = f"engine `{name}` cannot encode the prompt: {type(error).__name__}: {error}"
+                raise ValueError(msg) from error
+        return case.prompts[name]
 
     def _end(self, live: Live, end: Progress) -> None:
         """Turn an ended request into a candidate and book its tokens."""
         case = live.flight.frame.case
         tokens = live.trace.tokens
         try:
-            candidate = self.rules.candidate(case.problem, live, case.prompt, end)
+            candidate = self.rules.candidate(case.problem, live, live.prompt, end)
         except Exception as error:  # noqa: BLE001 - an answer parser that breaks fails one sample
             reason = f"reading the answer failed: {type(error).__name__}: {error}"
             candidate = Candidate(
                 live.path,
-                case.prompt,
+                live.prompt,
                 (*live.prefix, *tokens),
                 tokens_new=len(tokens),
                 finish="failed",
                 reason=reason,
+                engine=live.engine,
             )
         live.trace.candidate = candidate
         del live.flight.live[live.index]
         # What another request has decoded is in its books.
         account, fresh = case.account, len(tokens) - live.reused
         account.reused += live.reused + live.played
-        if self.live.pop(live.id, None) is not None:
+        begun = self.live.pop(live.id, None) is not None
+        if begun:
             case.live -= 1
-            account.live -= 1
-            account.live_prompt -= len(case.prompt) + len(live.prefix)
-            account.running -= fresh
-            account.cached += end.cached
-        if candidate.finish == "aborted":
-            account.aborted += fresh
-        else:
-            account.output += fresh
+            self.engines.ended(live.engine)
+        for books in (account, live.books):
+            if books is None:
+                continue
+            if begun:
+                books.live -= 1
+                books.live_prompt -= len(live.prompt) + len(live.prefix)
+                books.running -= fresh
+                books.cached += end.cached
+            if candidate.finish == "aborted":
+                books.aborted += fresh
+            else:
+                books.output += fresh
         case.tree[candidate.path] = fresh
         self.ledger.settle(account, 1)
         self.ahead.ended(live, candidate)
@@ -238,7 +273,7 @@ class Decoding:
                 self._submit(flight, flight.template)
 
     def _abort(self, doomed: Sequence[Live], reason: str) -> None:
-        self.engine.abort([live.id for live in doomed])
+        self.engines.abort(doomed)
         for live in doomed:
             self._end(live, Progress(live.id, finish="aborted", reason=reason))
 

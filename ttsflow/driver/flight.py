@@ -18,16 +18,29 @@ class Case:
     """One problem in flight.
 
     ``index`` is its place in the run and its priority, ``live`` counts its requests on the engine,
-    ``tree`` holds the tokens decoded for every path.
+    ``tree`` holds the tokens decoded for every path. ``prompts`` are those of further engines, as each has
+    encoded it, by name.
     """
 
-    __slots__ = ("account", "flights", "index", "live", "problem", "prompt", "root", "scorings", "tree")
+    __slots__ = (
+        "account",
+        "flights",
+        "index",
+        "live",
+        "problem",
+        "prompt",
+        "prompts",
+        "root",
+        "scorings",
+        "tree",
+    )
 
     def __init__(self, index: int, problem: Problem, account: Account) -> None:
         self.index = index
         self.problem = problem
         self.account = account
         self.prompt: Tokens = ()
+        self.prompts: dict[str, Tokens] = {}
         self.root: Frame | None = None
         self.live = 0
         self.flights: dict[Flight, None] = {}
@@ -120,10 +133,11 @@ class Flight:
 class Asked:
     """What a stage asks for at a place of the lineage; ``prefix`` is what stands before its own tokens.
 
-    The prefix leaves the problem's prompt out: the parent's tokens, and those of a probe.
+    The prefix leaves the problem's prompt out: the parent's tokens, and those of a probe. ``engine`` is the
+    name of the one that decodes.
     """
 
-    __slots__ = ("border", "id", "path", "prefix", "request", "trace")
+    __slots__ = ("border", "engine", "id", "path", "prefix", "request", "trace")
 
     def __init__(
         self,
@@ -140,23 +154,28 @@ class Asked:
         self.path = path
         self.border = border
         self.prefix = prefix
+        self.engine = request.decoder
         self.trace = Trace(decode)
 
 
 class Live(Asked):
     """One request of a flight that still runs.
 
-    ``reused`` of its tokens were decoded for another one, ``played`` come from a pool of samples.
+    ``reused`` of its tokens were decoded for another one, ``played`` come from a pool of samples. ``prompt``
+    is the problem's, as its engine has encoded it; ``books`` are those of a further engine, None on that of
+    the run.
     """
 
-    __slots__ = ("account", "flight", "index", "played", "reused")
+    __slots__ = ("account", "books", "flight", "index", "played", "prompt", "reused")
 
-    def __init__(self, asked: Asked, flight: Flight) -> None:
+    def __init__(self, asked: Asked, flight: Flight, prompt: Tokens) -> None:
         for name in Asked.__slots__:
             setattr(self, name, getattr(asked, name))
         self.flight = flight
         self.reused = self.played = 0
+        self.prompt = prompt
         self.account = flight.frame.case.account
+        self.books = self.account.books(self.engine) if self.engine else None
         self.index = len(flight.traces)
         flight.traces.append(self.trace)
         flight.live[self.index] = self

@@ -143,8 +143,8 @@ class Driver:
 
     @property
     def requests(self) -> int:
-        """Requests of this run that are on the engine."""
-        return len(self._decoding.live)
+        """Requests of this run that are on its engine."""
+        return self._decoding.engines.live("")
 
     @property
     def broken(self) -> str | None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from ttsflow.driver.flight import Asked, Border
-from ttsflow.errors import ConfigError
+from ttsflow.errors import ConfigError, suggest
 from ttsflow.lineage import Path, seed_of
 from ttsflow.ops import EngineRequest, Progress, Request
 from ttsflow.protocols import Engine, Task
@@ -15,7 +16,10 @@ __all__ = ["Rules"]
 
 
 class Rules:
-    """The parts of a run that say how text is made and read: engine, task and sampling."""
+    """The parts of a run that say how text is made and read: engines, task and sampling.
+
+    ``engines`` are the further ones, by name.
+    """
 
     def __init__(
         self,
@@ -27,8 +31,10 @@ class Rules:
         *,
         certainty: bool = False,
         keep_logprobs: bool = False,
+        engines: Mapping[str, Engine] | None = None,
     ) -> None:
         self.engine = engine
+        self.engines = engines or {}
         self.task = task
         self.sampling = sampling
         self.seed = seed
@@ -39,19 +45,38 @@ class Rules:
         self._greedy = replace(sampling, temperature=0.0)
         self._reach = max(map(len, self.stop), default=1) - 1
 
+    def decoder(self, request: Request) -> Engine:
+        """Return the engine that decodes a request.
+
+        Raises ``ValueError`` for one that there is not, and for a parent that another one has decoded.
+        """
+        name, parent = request.decoder, request.parent
+        if parent is not None and parent.engine != name:
+            theirs, ours = (
+                f"engine `{one}`" if one else "the engine of the run" for one in (parent.engine, name)
+            )
+            msg = f"a candidate of {theirs} cannot go on with {ours}: their tokens differ."
+            raise ValueError(msg)
+        if not name:
+            return self.engine
+        if name not in self.engines:
+            msg = f"this run has no engine '{name}' under `engines`. {suggest(name, self.engines)}"
+            raise ValueError(msg)
+        return self.engines[name]
+
     def prefix(self, request: Request) -> Tokens:
         """Return the tokens that stand between the prompt and what ``request`` decodes."""
         before = request.parent.tokens if request.parent else ()
         if request.probe is None:
             return before
-        return before + self.engine.tokenize(request.probe or self.task.probe)
+        return before + self.decoder(request).tokenize(request.probe or self.task.probe)
 
     def border(self, request: Request, prompt: Tokens, prefix: Tokens) -> Border:
         """Return where ``request`` ends at the latest."""
-        done = len(prefix)
+        done, context = len(prefix), self.decoder(request).context
         # A probe is no part of the trajectory, so only the context limits it.
-        most = self.sampling.max_tokens - done if request.probe is None else self.engine.context
-        room = min(most, self.engine.context - len(prompt) - done)
+        most = self.sampling.max_tokens - done if request.probe is None else context
+        room = min(most, context - len(prompt) - done)
         if request.unit == "whole":
             return Border(room, room, None)
         step = self.sampling.max_step_tokens if request.step_tokens is None else request.step_tokens
@@ -70,7 +95,7 @@ class Rules:
         """Return a request at its place in the lineage, with its borders."""
         prefix = self.prefix(request)
         border = self.border(request, prompt, prefix)
-        return Asked(id, request, path, border=border, prefix=prefix, decode=self.engine.decode)
+        return Asked(id, request, path, border=border, prefix=prefix, decode=self.decoder(request).decode)
 
     def engine_request(
         self,
@@ -108,12 +133,12 @@ class Rules:
         steps ends the trajectory just where it would have ended undivided.
         """
         parent, trace, probe = asked.request.parent, asked.trace, asked.request.probe
-        tokens = (*asked.prefix, *trace.tokens)
-        text = self.engine.decode(tokens)
+        tokens, decode = (*asked.prefix, *trace.tokens), self.decoder(asked.request).decode
+        text = decode(tokens)
         finish = end.finish
         if finish in {"stop", "length"}:
             known = len(parent.text) if parent else 0
-            cut = self._stopped_at(text, known if probe is None else len(self.engine.decode(asked.prefix)))
+            cut = self._stopped_at(text, known if probe is None else len(decode(asked.prefix)))
             if cut is not None:
                 finish, text = "stop", text[:cut]
             elif self._at_step_border(asked, end):
@@ -131,6 +156,7 @@ class Rules:
             certainties=(*(parent.certainties if parent else ()), *trace.certainties),
             reason=end.reason,
             extra=parent.extra if parent else {},
+            engine=asked.engine,
         )
 
     def _answer(self, text: str, problem: Problem, asked: Asked) -> Answer | None:

@@ -104,6 +104,8 @@ def _take(
         _need(event, "text", TEXT),
         _need(event, "finish", _FINISH),
     )
+    if "engine" in event:
+        raise Wrong(f"a candidate of engine {shown(event['engine'])}; a trace of one engine alone is played")
     # Text that is no UTF-8 could be played, but neither be written nor be printed.
     text.encode()
     problem.encode()

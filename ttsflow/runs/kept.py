@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar, get_args
 
 from ttsflow.fields import Wrong
 from ttsflow.runs.lines import numbered_lines
-from ttsflow.types import Outcome, Result, Usage
+from ttsflow.types import EngineTokens, Outcome, Result, Usage
 
 __all__ = ["OUTCOMES", "Found", "NoResult", "read_each", "read_results"]
 
@@ -18,6 +18,7 @@ OUTCOMES: tuple[str, ...] = get_args(Outcome)
 #: Fields of a result that hold a text; those below may lack one.
 _TEXTS = ("id", "answer", "stopped", "gold", "reason", "text", "fingerprint")
 _GIVEN = frozenset({"id", "fingerprint"})
+_SPENT = tuple(item.name for item in fields(Usage) if item.name != "engines")
 _COUNTS = ("candidates", "truncated", "path_tokens")
 
 
@@ -91,11 +92,20 @@ def _found(record: Mapping[str, Any]) -> Found:
 
 def _result(record: Mapping[str, Any]) -> Result:
     """Return a result; raises the errors of mappings, and ``ValueError`` for what no run writes."""
-    usage = Usage(**{item.name: record["usage"][item.name] for item in fields(Usage)})
+    spent = record["usage"]
+    # Runs from before there were several engines do not say.
+    engines = {
+        name: EngineTokens(name, **{key: one[key] for key in EngineTokens._fields[1:]})
+        for name, one in spent.get("engines", {}).items()
+    }
+    usage = Usage(
+        **{name: spent[name] for name in _SPENT}, engines=tuple(engines[n] for n in sorted(engines))
+    )
     cost = {unit: inf if value is None else value for unit, value in record["cost"].items()}
     rest = {item.name: record[item.name] for item in fields(Result) if item.name not in {"usage", "cost"}}
     made = Result(usage=usage, cost=cost, **rest)
     numbers = [value for name, value in _items(usage) if not (name == "joules" and value is None)]
+    numbers += [count for one in usage.engines for count in one[1:]]
     numbers += [getattr(made, name) for name in _COUNTS]
     texts = [value for name in _TEXTS if (value := getattr(made, name)) is not None or name in _GIVEN]
     sound = (
@@ -113,7 +123,7 @@ def _result(record: Mapping[str, Any]) -> Result:
 
 
 def _items(usage: Usage) -> list[tuple[str, Any]]:
-    return [(item.name, getattr(usage, item.name)) for item in fields(Usage)]
+    return [(name, getattr(usage, name)) for name in _SPENT]
 
 
 def _counts(value: Any) -> bool:

@@ -29,6 +29,9 @@ class GenerateStage:
     ``bind(state)``, which returns the watch to use. Nothing is asked for when ``unless`` holds already.
     ``multiple_of`` refuses an ``n`` that later stages could not split evenly, ``least`` one that is
     smaller than what they keep.
+
+    ``engine`` names the one of the run's further engines that decodes. With null it is the engine of the run,
+    and a candidate that goes on stays with the one that it is of.
     """
 
     n: int = 1
@@ -40,6 +43,7 @@ class GenerateStage:
     unless: Until | None = None
     multiple_of: int = 1
     least: int = 1
+    engine: str | None = None
 
     def __post_init__(self) -> None:
         if self.n < 1:
@@ -60,6 +64,8 @@ class GenerateStage:
             raise ConfigError(f"at least one sample is needed, got {self.total}.", "total")
         if self.total is not None and self.total > MOST:
             raise ConfigError(f"at most {MOST:,} samples are drawn, got {self.total:,}.", "total")
+        if self.engine == "":
+            raise ConfigError("a name is wanted; null means the engine of the run.", "engine")
         self._check_unit()
         check = getattr(self.watch, "check", None)
         if check is not None:
@@ -106,8 +112,8 @@ class GenerateStage:
     def request(self, parent: Candidate | None, *, last: bool) -> Request:
         """Return the request for a child of ``parent``; in the last round it completes the trajectory."""
         if self.unit == "whole" or last:
-            return Request(parent)
-        return Request(parent, self.unit, self.separator, self.step_tokens)
+            return Request(parent, engine=self.engine)
+        return Request(parent, self.unit, self.separator, self.step_tokens, engine=self.engine)
 
     def _watch(self, state: State) -> Watch | None:
         bind = getattr(self.watch, "bind", None)

@@ -27,7 +27,7 @@ _DRAW_NOTHING = (Aggregate, Select, Verify, Confidence)
 class Extent(NamedTuple):
     """Whole samples of a problem: as many as a strategy draws at least, and at most; None: nobody knows.
 
-    Only samples that end by themselves count.
+    Only samples that end by themselves count, and those of the engine of the run.
     """
 
     fewest: int = 0
@@ -46,7 +46,11 @@ def extent(stage: Stage, so_far: Extent = _NONE) -> Extent:
         for _ in range(stage.at_most - 1):
             found = _after(stage.stages.values(), found)
         return Extent(once.fewest, found.most)
-    if isinstance(stage, GenerateStage) and stage.unit == "whole" and not (stage.watch or stage.unless):
+    if (
+        isinstance(stage, GenerateStage)
+        and stage.unit == "whole"
+        and not (stage.watch or stage.unless or stage.engine)
+    ):
         most = so_far.most
         return Extent(_drawn(stage, so_far.fewest), None if most is None else _drawn(stage, most))
     if isinstance(stage, Ladder) and stage.controller is None:

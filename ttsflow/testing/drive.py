@@ -14,6 +14,7 @@ from ttsflow.driver.loop import Driver
 from ttsflow.driver.metering import Metering
 from ttsflow.driver.settle import Rules
 from ttsflow.engines.accelerated import accelerated
+from ttsflow.further import engines_of
 from ttsflow.ledger import Budget, Ledger
 from ttsflow.measuring import controllers_of
 from ttsflow.ops import Op
@@ -45,6 +46,7 @@ def run_fake(
     problems: Sequence[Problem] | None = None,
     *,
     engine: Engine | None = None,
+    engines: Mapping[str, Engine] | None = None,
     task: Task | None = None,
     verifier: Verifier | None = None,
     budget: Budget | None = None,
@@ -60,18 +62,21 @@ def run_fake(
 ) -> Mapping[str, Result]:
     """Run a strategy on the fakes and return results by problem id.
 
-    With a ``meter`` joules are counted, and may be a budget; controllers of the strategy see ``load``.
+    ``engines`` are further ones by name; without any a fake one stands for each that the strategy names. With
+    a ``meter`` joules are counted, and may be a budget; controllers of the strategy see ``load``.
     """
     budget = budget or Budget()
     task = task or FakeTask()
     engine = accelerated(engine or FakeEngine(), acceleration or PLAIN, budget=bool(budget))
+    if engines is None:
+        engines = {name: FakeEngine() for name in engines_of(strategy)}
     costs: dict[str, CostModel] = {"tokens": Tokens(), "seconds": Seconds(), "requests": Requests()}
     if meter is not None:
         costs["joules"] = Joules()
     ledger = Ledger(costs, budget, metered=meter is not None)
     driver = Driver(
         strategy,
-        Rules(engine, task, sampling or Sampling(), seed, logprobs, certainty=certainty),
+        Rules(engine, task, sampling or Sampling(), seed, logprobs, certainty=certainty, engines=engines),
         ledger,
         verifier=verifier or FakeVerifierPart().open(),
         trace=trace,

@@ -117,13 +117,18 @@ class FakeEngine:
         self._preempt = preempt
         self._schedule = random.Random(schedule_seed)  # noqa: S311 - a schedule, not a secret
         self._step_seconds = step_seconds
+        self._waited = 0.0
         self._dies_after = dies_after
         self._waiting: deque[_Sequence] = deque()
         self._running: dict[str, _Sequence] = {}
 
     def now(self) -> float:
         """Return virtual seconds."""
-        return self.steps * self._step_seconds
+        return self.steps * self._step_seconds + self._waited
+
+    def wait(self, seconds: float) -> None:
+        """Let time pass that another engine takes."""
+        self._waited += seconds
 
     def encode(self, prompt: Prompt) -> Tokens:
         """Return one token per character; a chat is its turns, a line each."""

@@ -29,6 +29,7 @@ class FakeEnginePart:
     dies_after: int | None = None
 
     virtual: ClassVar[bool] = True
+    waits: ClassVar[bool] = True
 
     def text_settings(self) -> dict[str, object]:
         """Return nothing: no setting changes a text."""

@@ -16,6 +16,7 @@ from ttsflow.acceleration import Acceleration, Speculation
 from ttsflow.engines.pooled import Pooled
 from ttsflow.engines.sample_store import SampleStore
 from ttsflow.engines.samples import Texts
+from ttsflow.further import engines_of
 from ttsflow.ops import EngineRequest, Progress, Verdict
 from ttsflow.protocols import Stage
 from ttsflow.testing.drive import run_fake
@@ -80,6 +81,8 @@ class Booked(FakeEngine):
             schedule_seed=made.number,
         )
         self.pooled: Pooled | None = None
+        #: The further engines that the strategy names.
+        self.further: dict[str, Booked] = {}
         self.given: set[str] = set()
         self.ended: set[str] = set()
         self.aborted: set[str] = set()
@@ -150,6 +153,7 @@ def play(
 ) -> tuple[Mapping[str, Result], Heard, Booked]:
     """Run a strategy on a schedule, None for a plain engine; return results, trace and engine."""
     engine, trace = Booked(schedule), Heard()
+    engine.further = {name: Booked(schedule) for name in engines_of(strategy)}
     if pool is not None and schedule is not None and schedule.pooled:
         engine.pooled = Pooled(engine, pool, Texts("fake", ""))
     problems = FakeTask(size=size).problems()
@@ -159,6 +163,7 @@ def play(
         strategy,
         problems,
         engine=engine.pooled or engine,
+        engines=engine.further,
         sampling=SAMPLING,
         trace=trace,
         verifier=SlowVerifier(made.delay, made.number, aside=bool(made.number % 2)) if schedule else None,
@@ -166,7 +171,8 @@ def play(
         acceleration=schedule.acceleration if schedule else None,
         **settings,
     )
-    assert engine.given == engine.ended | engine.aborted, "nothing is left on the engine"
+    for one in (engine, *engine.further.values()):
+        assert one.given == one.ended | one.aborted, "nothing is left on the engine"
     return results, trace, engine
 
 
@@ -181,6 +187,10 @@ def same(
     for results, _, engine in (one, other):
         booked = sum(result.usage.decoded for result in results.values())
         decoded = engine.decoded + _played(engine, results)
+        for name, further in engine.further.items():
+            part = sum(result.usage.of(name).decoded for result in results.values())
+            assert part == further.decoded, f"{further.decoded} tokens of {name} were decoded, {part} booked"
+            booked -= part
         assert booked == decoded, f"{decoded} tokens were decoded, {booked} booked"
         assert all(result.usage.adopted <= result.usage.output for result in results.values())
     watched = any(

@@ -170,7 +170,7 @@ class Limited(FakeEnginePart):
         (
             "abort",
             ["strategy.stages.second.then.stages.sample.watch={use: first_finished}"],
-            "strategy.stages.second.then.stages.sample.watch: this engine cannot end a request",
+            "strategy.stages.second.then.stages.sample.watch: `engines.large` cannot end a request",
         ),
         (
             "token_prompts",

@@ -10,6 +10,8 @@ from ttsflow.acceleration import PLAIN, Acceleration, Speculation
 from ttsflow.budget import Budget
 from ttsflow.build import build
 from ttsflow.config import strategy
+from ttsflow.engines.prefix_ordered import PrefixOrdered
+from ttsflow.engines.shared import share
 from ttsflow.ops import Generate, Request
 from ttsflow.plugins import load
 from ttsflow.strategies.aggregate import Aggregate
@@ -198,9 +200,10 @@ def test_no_engine_is_named_where_none_was_asked():
     assert {result.usage.engines for result in alone.values()} == {()}
 
 
-def test_the_clock_counts_what_either_engine_takes():
+@pytest.mark.parametrize("around", [lambda one: one, PrefixOrdered, lambda one: share(one)[0]])
+def test_the_clock_counts_what_either_engine_takes(around):
     small, large = FakeEngine(), Other(step_seconds=1.0)
-    results = run_fake(two(2, 2), engine=small, engines={"large": large}, concurrency=1, task=TASK)
+    results = run_fake(two(2, 2), engine=around(small), engines={"large": large}, concurrency=1, task=TASK)
     passed = small.steps * 0.01 + large.steps * 1.0
     assert sum(result.usage.seconds for result in results.values()) == pytest.approx(passed)
     assert small.now() == pytest.approx(passed)

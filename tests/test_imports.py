@@ -42,6 +42,7 @@ LAYERS = (
     "runs.earlier runs.runfolder",
     "run pipeline",
     "analysis",
+    "runs.changed",
     "runs.jobs runs.job",
     "reporting",
     "runs.sweep",

@@ -164,3 +164,38 @@ def test_a_pool_that_is_not_there(tmp_path, capsys):
     assert list(tmp_path.iterdir()) == []
     (tmp_path / "text").write_text("some text " * 100)
     assert "not a database" in call(capsys, tmp_path / "text", code=2)
+
+
+@pytest.mark.parametrize("ending", ["", ".jsonl", ".parquet"])
+@pytest.mark.parametrize(
+    "changed",
+    [("written", "today"), ("written", 1e300), ("path", "a.b"), ("tokens", b"odd"), ("certainties", "x")],
+)
+def test_values_that_no_run_writes_are_refused_in_words(pool, tmp_path, capsys, ending, changed):
+    column, value = changed
+    with closing(sqlite3.connect(pool)) as connection:
+        connection.execute(f"UPDATE samples SET {column} = ? WHERE id = 2", (value,))
+        connection.commit()
+    if not ending and column != "written":
+        assert "samples.pool: " in call(capsys, pool)  # which needs none of them
+        return
+    target = tmp_path / f"out{ending}"
+    said = call(capsys, pool, *(["--export", target] if ending else []), code=2)
+    assert f"{pool} holds values that no run writes" in said
+    assert not target.exists() or not ending
+    assert not list(tmp_path.glob("*.part"))
+
+
+@pytest.mark.parametrize("column", ["whole", "length", "stop", "text", "seed", "top", "problem", "model"])
+def test_a_text_in_place_of_any_value_ends_in_words(pool, tmp_path, capsys, column):
+    with closing(sqlite3.connect(pool)) as connection:
+        connection.execute(f"UPDATE samples SET {column} = 'x' WHERE id = 2")
+        connection.commit()
+    for words in (
+        [],
+        ["--export", str(tmp_path / "a.jsonl")],
+        ["--export", str(tmp_path / "a.parquet")],
+        ["--prune", "--partials"],
+    ):
+        code = cli.main(["pool", str(pool), *words])
+        assert (code, "holds values" in capsys.readouterr().err) in {(0, False), (2, True)}

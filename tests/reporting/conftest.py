@@ -7,8 +7,11 @@ import shutil
 import subprocess
 import time
 import urllib.request
+from concurrent.futures import Future
 
 import pytest
+
+from ttsflow.reporting.drawing import drawn, for_page, whole
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 
@@ -84,6 +87,18 @@ class Page:
         """Write a screenshot of the whole page."""
         shot = self.call("Page.captureScreenshot", captureBeyondViewport=True)
         file.write_bytes(base64.b64decode(shot["data"]))
+
+
+@pytest.fixture
+def draw():
+    """Return what draws a picture at once, in this process."""
+
+    def at_once(spec, name):
+        picture = Future()
+        picture.set_result(for_page(drawn(whole(spec, "transparent")), name))
+        return picture
+
+    return at_once
 
 
 @pytest.fixture(scope="module")

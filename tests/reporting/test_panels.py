@@ -10,7 +10,7 @@ from ttsflow.analysis.runs import read_run, read_runs
 from ttsflow.config import compose
 from ttsflow.metrics import paired_bootstrap
 from ttsflow.reporting.charts import _plain_lines, _shorts, accuracy
-from ttsflow.reporting.drawing import svg_file
+from ttsflow.reporting.drawing import drawn, whole
 from ttsflow.reporting.panels import panels
 from ttsflow.run import run_config
 
@@ -95,7 +95,7 @@ def test_ticks_are_plain_numbers(put, tokens, ticks):
         for run, cost in zip(runs, tokens, strict=True)
     ]
     (panel,) = panels(runs)
-    texts = re.findall(r"<text[^>]*>([^<]*)</text>", svg_file(accuracy(panel, "decoded")))
+    texts = re.findall(r"<text[^>]*>([^<]*)</text>", drawn(whole(accuracy(panel, "decoded"), "white")))
     assert ticks <= set(texts)
     assert not any(re.fullmatch(r"[\d.]+(e.*|m)", text) for text in texts)
 

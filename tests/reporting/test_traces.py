@@ -70,11 +70,11 @@ def search(folder, **more):
 
 
 @pytest.mark.slow
-def test_searches_are_told_from_samples_and_their_trees_are_shown(tmp_path):
+def test_searches_are_told_from_samples_and_their_trees_are_shown(tmp_path, draw):
     found = search(tmp_path)
     assert is_search(tmp_path / "beam" / "trace.jsonl")
     assert not is_search(tmp_path / "plain" / "trace.jsonl")
-    (shown,), notes = search_trees(found)
+    (shown,), notes = search_trees(found, draw)
     assert 1 <= len(shown) <= 2
     assert f"{len(shown)} of 5 trees" in notes[0]
     for one in shown:
@@ -88,7 +88,7 @@ def test_searches_are_told_from_samples_and_their_trees_are_shown(tmp_path):
             count += 1
             waiting += node["children"]
         assert count == len(one.tree.nodes)
-        assert one.picture.count("aria-label") >= len(one.tree.nodes)
+        assert one.picture.result().count("aria-label") >= len(one.tree.nodes)
 
 
 @pytest.mark.slow
@@ -105,7 +105,7 @@ def test_a_picture_has_a_line_for_every_leaf(tmp_path):
     assert {fate(node) for node in tree.nodes.values()} == {node["fate"] for node in nodes}
 
 
-def test_a_tree_that_is_too_deep_is_cut_and_says_so(write_run):
+def test_a_tree_that_is_too_deep_is_cut_and_says_so(write_run, draw):
     folder = write_run("run", {"a": True}, strategy="beam")
     nodes = [
         {
@@ -119,10 +119,34 @@ def test_a_tree_that_is_too_deep_is_cut_and_says_so(write_run):
         for depth in range(1, 101)
     ]
     write(folder / "trace.jsonl", nodes)
-    (shown,), _ = search_trees(panels([read_run(folder)]))
+    (shown,), _ = search_trees(panels([read_run(folder)]), draw)
     (node,) = shown[0].roots
     depth = 1
     while node["children"]:
         (node,) = node["children"]
         depth += 1
     assert (depth, node["hidden"]) == (60, 40)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), 10**400])
+def test_a_damaged_number_in_a_tree_is_drawn_without_it(write_run, draw, number):
+    folder = write_run("run", {"a": True}, strategy="beam")
+    events = [
+        {
+            "event": "candidate",
+            "problem": "a",
+            "path": [0] * depth,
+            "finish": "step",
+            "tokens": number if depth == 2 else depth,
+            "tokens_new": number if depth == 2 else 1,
+        }
+        for depth in (1, 2, 3)
+    ]
+    events.append({"event": "score", "problem": "a", "path": [0], "scores": [number]})
+    write(folder / "trace.jsonl", events)
+    (shown,), _ = search_trees(panels([read_run(folder)]), draw)
+    assert shown
+    for one in shown:
+        assert one.picture.result().startswith("<svg")
+        assert one.roots

@@ -14,9 +14,10 @@ from ttsflow.engines import warm
 from ttsflow.errors import ConfigError
 from ttsflow.runs import job
 from ttsflow.runs.job import Ended
-from ttsflow.runs.jobs import check_folder, job_name, numbered
+from ttsflow.runs.jobs import check_folder, composed, job_name, numbered
 from ttsflow.runs.locking import LOCK, hold
 from ttsflow.runs.progress import progress, read_plan
+from ttsflow.tasks.jsonl import Jsonl
 from ttsflow.testing import FakeEngine
 
 FAKE = ["engine=fake", "limit=2", "strategy.n=2"]
@@ -35,6 +36,10 @@ def summaries(folder):
     return {
         path.parent.name: json.loads(path.read_text()) for path in sorted(Path(folder).glob("*/summary.json"))
     }
+
+
+def name_of(words, config_dir):
+    return job_name(words, composed(words, config_dir))
 
 
 def files(folder):
@@ -168,7 +173,7 @@ def test_an_interrupted_sweep_shows_what_it_has_done(monkeypatch, capsys):
 
 @pytest.mark.slow
 def test_the_folder_of_a_job_is_named_after_what_it_is():
-    name = job_name(["strategy=ffs", "strategy.n=8", "engine=fake"], None)
+    name = name_of(["strategy=ffs", "strategy.n=8", "engine=fake"], None)
     assert name.startswith("ffs-n8-")
     assert len(name) == len("ffs-n8-") + 10
     # The order of the words, a default written out and who is told do not count.
@@ -178,24 +183,24 @@ def test_the_folder_of_a_job_is_named_after_what_it_is():
         ["engine=fake", "strategy=ffs", "logger=none", "logger.use=none"],
         ["engine=fake", "strategy=ffs", "engine.pool=samples.pool"],
     ):
-        assert job_name(same, None) == name
+        assert name_of(same, None) == name
     # What may change a result, or what is written, does; so does what only takes other time.
     for other in ("seed=1", "limit=3", "strategy.k=2", "concurrency=2", "engine.capacity=3", "trace=false"):
-        assert job_name(["strategy=ffs", "strategy.n=8", "engine=fake", other], None) != name
+        assert name_of(["strategy=ffs", "strategy.n=8", "engine=fake", other], None) != name
 
 
 def test_a_job_that_cannot_be_composed_has_a_folder_as_well():
-    name = job_name(["strategy=nosuch", "limit=2"], None)
+    name = name_of(["strategy=nosuch", "limit=2"], None)
     assert name.startswith("job-")
-    assert job_name(["limit=2", "strategy=nosuch"], None) == name
-    assert job_name(["limit=3", "strategy=nosuch"], None) != name
+    assert name_of(["limit=2", "strategy=nosuch"], None) == name
+    assert name_of(["limit=3", "strategy=nosuch"], None) != name
 
 
 def test_the_name_of_a_strategy_makes_no_folders_of_its_own(tmp_path):
     file = tmp_path / "conf" / "strategy" / "mine" / "short vote.yaml"
     file.parent.mkdir(parents=True)
     file.write_text("use: sequence\nn: 3\nstages: {sample: {use: generate, n: '${strategy.n}'}}\n")
-    name = job_name(["strategy='mine/short vote'", "engine=fake"], "conf")
+    name = name_of(["strategy='mine/short vote'", "engine=fake"], "conf")
     assert name.startswith("mine_short_vote-n3-")
 
 
@@ -406,11 +411,92 @@ def test_a_file_in_the_place_of_the_folder():
     assert cli.main([*GRID, "hydra.sweep.dir=file"]) == 2
 
 
-def test_a_plan_that_cannot_be_read(capsys):
-    Path("sweep").mkdir()
-    Path("sweep/sweep.json").write_text("{")
+@pytest.mark.parametrize(
+    "damaged", [b"{", b"\xff", b"", b"[]", b'{"jobs": [{"number": 0, "overrides": [[1]], "folder": "a"}]}']
+)
+def test_a_damaged_plan_is_kept_and_the_sweep_goes_on(damaged, capsys):
+    assert cli.main([*GRID, HERE]) == 0
+    plan = Path("sweep/sweep.json")
+    whole = {file: file.read_bytes() for file in sorted(Path("sweep").rglob("*")) if file.is_file()}
+    plan.write_bytes(damaged)
+    capsys.readouterr()
+    assert cli.main(["status", "sweep"]) == 2
+    said = capsys.readouterr().err
+    assert "is no plan of a sweep" in said
+    assert "hydra.sweep.dir=sweep keeps it as sweep.json.broken, and goes on" in said
+    assert cli.main([*GRID, HERE]) == 0
+    told = capsys.readouterr()
+    assert "sweep/sweep.json was damaged, and is begun anew" in told.err
+    assert " new" not in told.out
+    broken = Path("sweep/sweep.json.broken")
+    assert broken.read_bytes() == damaged
+    now = {file: file.read_bytes() for file in sorted(Path("sweep").rglob("*")) if file.is_file()}
+    assert {name: text for name, text in now.items() if name not in {broken, Path("sweep/.lock")}} == {
+        name: text for name, text in whole.items() if name != Path("sweep/.lock")
+    }
+    plan.write_bytes(b"again")
+    assert cli.main([*GRID, HERE]) == 0
+    assert broken.read_bytes() == damaged
+    assert Path("sweep/sweep.json.broken1").read_bytes() == b"again"
+
+
+def test_a_plan_that_cannot_be_read_is_left_alone(capsys):
+    Path("sweep/sweep.json").mkdir(parents=True)
     assert cli.main([*GRID, HERE]) == 2
-    assert "is no plan of a sweep" in capsys.readouterr().err
+    assert "sweep.json cannot be read" in capsys.readouterr().err
+    assert [file.name for file in Path("sweep").glob("*.broken*")] == []
+
+
+def questions(*changes, count=4):
+    rows = [{"id": f"q{n}", "question": f"What is {n} + 1?", "answer": str(n + 1)} for n in range(count)]
+    for place, key in changes:
+        rows[place][key] += "9"
+    Path("data.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+ASKED = [
+    *("run", "-q", "-m", "engine=fake", "task=jsonl", "task.path=data.jsonl", "task.id=id", "strategy.n=2"),
+    HERE,
+]
+
+
+@pytest.mark.parametrize("change", ["question", "answer"])
+def test_complete_jobs_on_other_data_are_told_and_left_alone(change, capsys):
+    questions()
+    assert cli.main([*ASKED, "limit=2,4"]) == 0
+    whole = files("sweep")
+    questions((3, change))
+    capsys.readouterr()
+    assert cli.main([*ASKED, "limit=2,4"]) == 1
+    told = capsys.readouterr()
+    plan, _, table = told.out.partition("in sweep")
+    first, second = (line for line in plan.splitlines() if "limit=" in line)
+    assert "complete  " in first
+    assert "complete, on other data" in second
+    assert "1 on other data: the questions or gold answers of the task have changed since" in plan
+    assert "failed" in table
+    assert "holds a run on other questions or gold answers" in told.err
+    assert "bring back the data" in told.err
+    kept = files("sweep")
+    assert {name: kept[name] for name in whole if ".lock" not in str(name)} == {
+        name: text for name, text in whole.items() if ".lock" not in str(name)
+    }
+    questions()
+    assert cli.main([*ASKED, "limit=2,4"]) == 0
+
+
+def test_data_is_read_once_for_all_jobs_and_need_not_be_there(monkeypatch, capsys):
+    questions()
+    assert cli.main([*ASKED, "seed=0,1,2"]) == 0
+    read = []
+    found = Jsonl.problems
+    monkeypatch.setattr(Jsonl, "problems", lambda task: read.append(1) or found(task))
+    assert cli.main([*ASKED, "seed=0,1,2"]) == 0
+    assert len(read) == 1
+    Path("data.jsonl").unlink()
+    capsys.readouterr()
+    assert cli.main([*ASKED, "seed=0,1,2"]) == 0
+    assert "3 complete" in capsys.readouterr().out
 
 
 # --- who is at work ---------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ import argparse
 import re
 import sqlite3
 import time
+import zlib
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
@@ -60,6 +61,14 @@ def main(argv: Sequence[str], parser: argparse.ArgumentParser) -> int:
                 _show(connection, args.path)
         except sqlite3.DatabaseError as error:
             raise ConfigError(f"{args.path} cannot be read to its end: {error}.", "PATH") from error
+        except (TypeError, ValueError, OverflowError, zlib.error) as error:
+            # SQLite keeps whatever somebody has put into a column; what reads it meets a text for a number.
+            raise ConfigError(
+                f"{args.path} holds values that no run writes, so something else has changed it "
+                f"({type(error).__name__}: {error}). `--prune` may remove the samples that have them; else "
+                "name another pool, and delete this one.",
+                "PATH",
+            ) from error
     return 0
 
 

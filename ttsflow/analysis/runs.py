@@ -14,7 +14,7 @@ import yaml
 
 from ttsflow.errors import DataError
 from ttsflow.fields import COUNT, FLAG, LABEL, NOT_NEGATIVE, TEXT, Wrong, get
-from ttsflow.runs.lines import numbered_lines
+from ttsflow.runs.kept import OUTCOMES, read_each
 from ttsflow.runs.progress import PLAN, holds_a_run
 
 __all__ = [
@@ -30,7 +30,6 @@ __all__ = [
 ]
 
 _STATUSES = ("complete", "partial", "failed")
-_OUTCOMES = ("answered", "abstained", "truncated", "deferred", "failed")
 #: Characters that are kept of a trajectory, and of everything else that a model or a task has written.
 _MOST_TEXT, _MOST_WORDS = 4000, 400
 #: Entries of a folder that are told when none of them is a run.
@@ -167,16 +166,12 @@ def read_run(folder: Path) -> Run:
         except DataError as error:
             troubles.append(error.message)
     summary, config = parts["summary.json"], parts["config.yaml"]
-    rows, skipped = {}, []
+    rows: Mapping[str, Row] = {}
+    skipped: list[Skipped] = []
+    results = folder / "results.jsonl"
     try:
-        for line in _rows(folder / "results.jsonl"):
-            if isinstance(line, Skipped):
-                skipped.append(line)
-            elif line[1].id in rows:
-                why = f"a second result of {line[1].id!r}"
-                skipped.append(Skipped(folder / "results.jsonl", line[0], why))
-            else:
-                rows[line[1].id] = line[1]
+        rows, left = read_each(results, _row)
+        skipped = [Skipped(results, one.line, one.why) for one in left]
     except DataError as error:
         troubles.append(error.message)
     status = str(summary.get("status"))
@@ -254,22 +249,11 @@ def _holds(folder: Path) -> str:
     return f"It holds {', '.join(names[:_TOLD])}{', ...' if len(names) > _TOLD else ''}."
 
 
-def _rows(path: Path) -> Iterator[tuple[int, Row] | Skipped]:
-    for number, record in numbered_lines(path):
-        if record is None:
-            yield Skipped(path, number, "is no record of JSON")
-            continue
-        try:
-            yield number, _row(record)
-        except (Wrong, RecursionError) as error:
-            yield Skipped(path, number, str(error))
-
-
 def _row(record: Mapping[str, Any]) -> Row:
     """Return a line of ``results.jsonl``. Raises ``Wrong``."""
     name, outcome = get(record, "id", LABEL, None), get(record, "outcome", TEXT, None)
-    if name is None or outcome not in _OUTCOMES:
-        raise Wrong("has no `id`" if name is None else f"`outcome` must be one of {', '.join(_OUTCOMES)}")
+    if name is None or outcome not in OUTCOMES:
+        raise Wrong("has no `id`" if name is None else f"`outcome` must be one of {', '.join(OUTCOMES)}")
     usage = record.get("usage")
     if not isinstance(usage, Mapping):
         raise Wrong("`usage` must be a mapping")

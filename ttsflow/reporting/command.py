@@ -7,7 +7,7 @@ import gc
 from collections.abc import Sequence
 from pathlib import Path
 
-from ttsflow.analysis.runs import Run, read_runs
+from ttsflow.analysis.runs import Run, find_runs, read_run
 from ttsflow.errors import ConfigError, MissingExtra
 from ttsflow.files import named_path
 
@@ -60,24 +60,25 @@ def report(
     """
     if target.suffix.lower() not in _PAGES or target.is_dir():
         raise ConfigError(f"{target} is no page; name a file that ends with {' or '.join(_PAGES)}.")
-    runs = read_runs(folders)
+    places = find_runs(folders)
     if not target.parent.is_dir():
         raise ConfigError(f"{target} cannot be written: there is no folder {str(target.parent)!r}.")
     try:
-        from ttsflow.reporting import charts, drawing, page, panels  # noqa: PLC0415 - an extra
+        from ttsflow.reporting import charts, drawer, drawing, page, panels  # noqa: PLC0415 - an extra
     except ImportError as error:
         raise MissingExtra(
             f"a report needs {error.name}, which is not installed: pip install 'ttsflow[report]'"
         ) from error
-    found = panels.panels(runs)
-    files: list[tuple[Path, bytes]] = [
-        (target, page.page(runs, found, [str(folder) for folder in folders]).encode("utf-8", "replace"))
-    ]
-    if pictures:
-        drawn = drawing.svg_file(charts.main_picture(found))
-        for kind in pictures:
-            content = drawing.png(drawn) if kind == "png" else drawn.encode()
-            files.append((target.with_suffix(f".{kind}"), content))
+    with drawer.Drawer() as draws:
+        runs = [read_run(place) for place in places]
+        found = panels.panels(runs)
+        main = [draws.svg_file(charts.main_picture(found))] if pictures else []
+        text = page.page(runs, found, [str(folder) for folder in folders], draws.svg)
+        files: list[tuple[Path, bytes]] = [(target, text.encode("utf-8", "replace"))]
+        for svg in [picture.result() for picture in main]:
+            for kind in pictures:
+                content = drawing.png(svg) if kind == "png" else svg.encode()
+                files.append((target.with_suffix(f".{kind}"), content))
     for file, content in files:
         try:
             file.write_bytes(content)

@@ -7,14 +7,32 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from typing import Any
 
 import vl_convert
 
-__all__ = ["COLOURS", "GRID", "INK", "Spec", "cycled", "field", "layer", "png", "svg", "svg_file"]
+from ttsflow.trace import finite
+
+__all__ = [
+    "COLOURS",
+    "GRID",
+    "INK",
+    "Draw",
+    "Spec",
+    "cycled",
+    "drawn",
+    "field",
+    "for_page",
+    "layer",
+    "png",
+    "whole",
+]
 
 Spec = dict[str, Any]
+#: Draws a picture for a page, as ``for_page`` says, sooner or later.
+Draw = Callable[[Spec, str], "Future[str]"]
 
 #: Colours that the page replaces where it is dark; nothing else may have them.
 INK, GRID = "#333333", "#dddddd"
@@ -54,25 +72,27 @@ def cycled(values: Sequence[str], count: int) -> list[str]:
     return [values[place % len(values)] for place in range(count)]
 
 
-def svg(spec: Spec, name: str) -> str:
-    """Return a picture as SVG for a page: as wide as its place, its ids beginning with ``name``."""
-    drawn: str = vl_convert.vegalite_to_svg(_whole(spec, "transparent"), vl_version=_VERSION)
-    drawn = re.sub(r'\bid="([^"]+)"', rf'id="{name}-\1"', drawn)
-    drawn = re.sub(r"url\(#([^)]+)\)", rf"url(#{name}-\1)", drawn)
-    return re.sub(r'^<svg ([^>]*?)width="[\d.]+" height="[\d.]+"', r"<svg \1", drawn, count=1)
+def for_page(svg: str, name: str) -> str:
+    """Return a picture for a page: as wide as its place, its ids beginning with ``name``."""
+    svg = re.sub(r'\bid="([^"]+)"', rf'id="{name}-\1"', svg)
+    svg = re.sub(r"url\(#([^)]+)\)", rf"url(#{name}-\1)", svg)
+    return re.sub(r'^<svg ([^>]*?)width="[\d.]+" height="[\d.]+"', r"<svg \1", svg, count=1)
 
 
-def svg_file(spec: Spec) -> str:
-    """Return a picture as SVG for a file of its own."""
-    return str(vl_convert.vegalite_to_svg(_whole(spec, "white"), vl_version=_VERSION))
+def drawn(text: str) -> str:
+    """Return the SVG of a whole specification."""
+    return str(vl_convert.vegalite_to_svg(text, vl_version=_VERSION))
 
 
-def png(drawn: str) -> bytes:
+def png(svg: str) -> bytes:
     """Return a picture that is drawn as SVG as PNG, at twice its size."""
-    return bytes(vl_convert.svg_to_png(drawn, scale=2))
+    return bytes(vl_convert.svg_to_png(svg, scale=2))
 
 
-def _whole(spec: Spec, background: str) -> str:
-    whole = json.dumps({**spec, "config": {**_CONFIG, "background": background}}, ensure_ascii=False)
+def whole(spec: Spec, background: str) -> str:
+    """Return a specification with fonts, colours and background, as JSON."""
+    # A damaged trace may have numbers that JSON does not know; a mark without one stands at the edge.
+    known = finite({**spec, "config": {**_CONFIG, "background": background}})
+    text = json.dumps(known, ensure_ascii=False)
     # Half a character, as a broken file may hold, is no text for a library that takes UTF-8.
-    return whole.encode("utf-8", "replace").decode()
+    return text.encode("utf-8", "replace").decode()

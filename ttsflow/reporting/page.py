@@ -14,7 +14,7 @@ from markupsafe import Markup
 from ttsflow.analysis.measures import COSTS, MOST_TRUNCATED
 from ttsflow.analysis.runs import Run
 from ttsflow.reporting.charts import accuracy
-from ttsflow.reporting.drawing import svg
+from ttsflow.reporting.drawing import Draw
 from ttsflow.reporting.panels import Panel
 from ttsflow.reporting.problems import pack
 from ttsflow.reporting.timelines import timelines
@@ -26,11 +26,13 @@ __all__ = ["page"]
 _PICTURES, _LISTED = 6, 100
 
 
-def page(runs: Sequence[Run], found: Sequence[Panel], asked: Sequence[str]) -> str:
+def page(runs: Sequence[Run], found: Sequence[Panel], asked: Sequence[str], draw: Draw) -> str:
     """Return the page of ``runs``, put side by side in ``found``; ``asked`` are the folders named."""
+    # Pictures first: what draws them is at work while the rest is read.
+    pictures = [_pictures(panel, number, draw) for number, panel in enumerate(found[:_PICTURES])]
+    trees, left_trees = search_trees(found, draw)
+    times, left_times = timelines(found, draw)
     data, notes = pack(found)
-    trees, left_trees = search_trees(found)
-    times, left_times = timelines(found)
     skipped = [line for run in runs for line in run.skipped]
     unfinished = [run for run in runs if run.status != "complete" or run.error]
     if len(found) > _PICTURES:
@@ -63,7 +65,7 @@ def page(runs: Sequence[Run], found: Sequence[Panel], asked: Sequence[str]) -> s
         panels=[
             {
                 "panel": panel,
-                "pictures": _pictures(panel, number) if number < _PICTURES else [],
+                "pictures": pictures[number] if number < _PICTURES else [],
                 "trees": trees[number],
                 "timelines": times[number],
             }
@@ -76,12 +78,12 @@ def page(runs: Sequence[Run], found: Sequence[Panel], asked: Sequence[str]) -> s
     )
 
 
-def _pictures(panel: Panel, number: int) -> list[dict[str, Any]]:
+def _pictures(panel: Panel, number: int, draw: Draw) -> list[dict[str, Any]]:
     return [
         {
             "cost": COSTS[cost] + (panel.clock if cost == "seconds" else ""),
             "front": panel.fronts[cost],
-            "svg": svg(accuracy(panel, cost), f"p{number}{cost}"),
+            "picture": draw(accuracy(panel, cost), f"p{number}{cost}"),
         }
         for cost in panel.costs
     ]

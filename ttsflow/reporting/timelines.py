@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import Future
 from typing import NamedTuple
 
 from ttsflow.analysis.timeline import figures
 from ttsflow.errors import DataError
 from ttsflow.reporting.charts import timeline
-from ttsflow.reporting.drawing import svg
+from ttsflow.reporting.drawing import Draw
 from ttsflow.reporting.panels import Panel
 from ttsflow.runs.timeline import FILE, read_timeline
 
@@ -23,11 +24,11 @@ class Drawn(NamedTuple):
 
     run: str
     folder: str
-    picture: str
+    picture: Future[str]
     figures: dict[str, str]
 
 
-def timelines(found: Sequence[Panel]) -> tuple[list[list[Drawn]], list[str]]:
+def timelines(found: Sequence[Panel], draw: Draw) -> tuple[list[list[Drawn]], list[str]]:
     """Return the timelines of every panel, and what was left out or cannot be read."""
     every: list[list[Drawn]] = []
     notes, count = [], 0
@@ -48,7 +49,7 @@ def timelines(found: Sequence[Panel]) -> tuple[list[list[Drawn]], list[str]]:
                 name: f"{value:,.0f}" if float(value).is_integer() else f"{value:,.2f}"
                 for name, value in figures(moments).items()
             }
-            picture = svg(timeline(moments), f"time{count}")
+            picture = draw(timeline(moments), f"time{count}")
             mine.append(Drawn(point.name, str(point.run.folder), picture, numbers))
             count += 1
         if len(mine) < len(known):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +11,7 @@ from ttsflow.analysis.runs import Row
 from ttsflow.analysis.tree import Node, Tree, ending, grow, walk
 from ttsflow.lineage import Path
 from ttsflow.reporting.baseline import Point
-from ttsflow.reporting.drawing import svg
+from ttsflow.reporting.drawing import Draw
 from ttsflow.reporting.panels import Panel
 from ttsflow.reporting.traces import is_search, problem_events
 from ttsflow.reporting.tree_picture import picture, way
@@ -31,7 +32,7 @@ class Shown:
     folder: str
     why: str
     tree: Tree
-    picture: str
+    picture: Future[str]
     way: frozenset[Path]
 
     @property
@@ -40,7 +41,7 @@ class Shown:
         return [_told(node, self.way, 1) for node in self.tree.roots]
 
 
-def search_trees(found: Sequence[Panel]) -> tuple[list[list[Shown]], list[str]]:
+def search_trees(found: Sequence[Panel], draw: Draw) -> tuple[list[list[Shown]], list[str]]:
     """Return the trees of every panel, and what was left out."""
     shown: list[list[Shown]] = []
     notes, count = [], 0
@@ -50,7 +51,7 @@ def search_trees(found: Sequence[Panel]) -> tuple[list[list[Shown]], list[str]]:
         for point in _best_of_each(searches)[:_RUNS]:
             for tree, why in _trees(point, panel):
                 if count < _TREES:
-                    drawn = svg(picture(tree), f"tree{count}")
+                    drawn = draw(picture(tree), f"tree{count}")
                     mine.append(Shown(point.name, str(point.run.folder), why, tree, drawn, way(tree)))
                     count += 1
         if searches:

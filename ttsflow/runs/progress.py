@@ -87,15 +87,30 @@ def read_summary(folder: Path) -> dict[str, Any]:
 
 
 def read_plan(folder: Path) -> list[tuple[int, tuple[str, ...], Path]]:
-    """Return number, words and folder of the jobs of a sweep. Raises ``DataError``."""
+    """Return number, words and folder of the jobs of a sweep. Raises ``DataError``.
+
+    Its cause is an ``OSError`` where the file cannot be read, and may be whole.
+    """
     file = folder / PLAN
     try:
         said = json.loads(file.read_text(encoding="utf-8"))
-        return [(int(job["number"]), tuple(job["overrides"]), folder / job["folder"]) for job in said["jobs"]]
+        return [_job(job, folder) for job in said["jobs"]]
     except OSError as error:
         raise DataError(f"{file} cannot be read: {error.strerror}") from error
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise DataError(f"{file} is no plan of a sweep: {error}") from error
+        raise DataError(
+            f"{file} is no plan of a sweep: {error}. The folders of its jobs are whole without it: the "
+            f"command of the sweep with hydra.sweep.dir={folder} keeps it as {file.name}.broken, and goes on."
+        ) from error
+
+
+def _job(said: Mapping[str, Any], folder: Path) -> tuple[int, tuple[str, ...], Path]:
+    """Return a job of a plan. Raises ``KeyError``, ``TypeError`` and ``ValueError``."""
+    words = tuple(said["overrides"])
+    if not all(isinstance(word, str) for word in words):
+        msg = "a job has words that are no text"
+        raise TypeError(msg)
+    return int(said["number"]), words, folder / said["folder"]
 
 
 def progress(folder: Path) -> Progress:

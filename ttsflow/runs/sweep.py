@@ -10,7 +10,7 @@ so that a rerun finds what is done.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,17 @@ from ttsflow.composing.translate import translated
 from ttsflow.errors import ConfigError, TtsflowError
 from ttsflow.listing import show_jobs
 from ttsflow.runs.job import Ended, Job, ended_before
-from ttsflow.runs.jobs import JobPlan, check_folder, job_name, numbered, planned, show_plan, write_plan
+from ttsflow.runs.jobs import (
+    JobPlan,
+    begin_plan,
+    check_folder,
+    composed,
+    job_name,
+    numbered,
+    planned,
+    show_plan,
+    write_plan,
+)
 from ttsflow.runs.locking import Lock, hold
 from ttsflow.runs.progress import read_plan
 
@@ -52,6 +62,8 @@ class _Planned:
         self.folder = Path(os.path.abspath(str(config.hydra.sweep.dir)))  # noqa: PTH100 - as Hydra does
         self.ended: list[Ended] = []
         self._kept: dict[Path, int] = {}
+        #: Of jobs whose folders have their names from them.
+        self._configs: dict[Path, Mapping[str, Any]] = {}
         own = OmegaConf.to_container(config.hydra.sweep, resolve=False)
         self._named = isinstance(own, dict) and own["subdir"] == _AUTO
 
@@ -63,7 +75,8 @@ class _Planned:
             (number, overrides, self.folder / self._name(number, overrides))
             for number, overrides in enumerate(job_overrides, initial_job_idx)
         ]
-        plan = planned(numbered(asked, read_plan(self.folder)), named=self._named)
+        numbers = numbered(asked, read_plan(self.folder))
+        plan = planned(numbers, named=self._named, configs=self._configs)
         show_plan(plan, Path(str(self.config.hydra.sweep.dir)))
         write_plan(self.folder, plan)
         self._tell(plan)
@@ -108,7 +121,10 @@ class _Planned:
     def _name(self, number: int, overrides: Sequence[str]) -> str:
         """Return the folder of a job below that of the sweep."""
         if self._named:
-            return job_name(overrides, self.job.config_dir)
+            mapping = composed(overrides, self.job.config_dir)
+            name = job_name(overrides, mapping)
+            self._configs[self.folder / name] = mapping
+            return name
         config = self.loader.load_sweep_config(self.config, list(overrides))
         with open_dict(config):
             config.hydra.job.id = config.hydra.job.num = number
@@ -174,7 +190,7 @@ def sweep(overrides: Sequence[str], config_dir: str | None, *, show: bool) -> li
         with ExitStack() as stack:
             try:
                 lock = stack.enter_context(hold(folder, "a sweep"))
-                write_plan(folder, [])
+                begin_plan(folder)
             except OSError as error:
                 raise ConfigError(
                     f"the folder {folder} cannot be written: {error.strerror}.", "hydra.sweep.dir"

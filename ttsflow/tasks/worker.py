@@ -1,6 +1,6 @@
 """A process that answers questions as JSON lines, each within a deadline.
 
-For libraries that can hang, take all memory or take down the interpreter: they are only ever loaded by
+For libraries that can hang, take all memory, take down the interpreter or keep its lock: they are loaded by
 such a worker, which is started at the first question and replaced when it misses a deadline or dies.
 """
 
@@ -109,14 +109,15 @@ class Worker:
                 pipe.close()
 
 
-def questions(memory: int, load: Callable[[], object]) -> Iterator[tuple[Any, Callable[[Any], None]]]:
+def questions(memory: int | None, load: Callable[[], object]) -> Iterator[tuple[Any, Callable[[Any], None]]]:
     """Yield every question and the function that replies to it: the worker's side.
 
-    ``memory`` is the most bytes of address space; ``load`` imports what takes long, and only then does
-    the worker say that it is ready. It ends with its input, or with the process that started it.
+    ``memory`` is the most bytes of address space, None for any; ``load`` imports what takes long, and only
+    then does the worker say that it is ready. It ends with its input, or with the process that started it.
     """
     threading.Thread(target=_end_with_parent, args=(os.getppid(),), daemon=True).start()
-    resource.setrlimit(resource.RLIMIT_AS, (memory, resource.getrlimit(resource.RLIMIT_AS)[1]))
+    if memory is not None:
+        resource.setrlimit(resource.RLIMIT_AS, (memory, resource.getrlimit(resource.RLIMIT_AS)[1]))
     out = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # whatever the libraries print is not a reply
 

@@ -629,7 +629,7 @@ def a_budget_is_kept_and_said():
 @case("F11")
 def a_strategy_that_reads_log_probabilities_refuses_an_engine_without():
     for strategy in ("deepconf", "deepconf_online", "cisc"):
-        with pytest.raises(ConfigError, match="log-probabilities per token; `engine` gives none"):
+        with pytest.raises(ConfigError, match="log-probabilities per token; this engine gives none"):
             Pipeline(strategy, engine={"use": "fake", "logprobs": 0})
     with pytest.raises(ConfigError, match="certainty"):
         Pipeline("self_certainty", engine={"use": "fake", "certainty": False})

@@ -59,7 +59,7 @@ def test_posterior_means_converge_to_the_true_means_and_costs():
 @pytest.mark.slow
 def test_the_posterior_is_that_of_the_model_worked_out_in_full():
     prior, spread, cell_spread = np.array([0.0, 0.04, 0.06]), 0.05, 0.03
-    effects = Effects(prior, spread, cell_spread, 1.0)
+    effects = Effects(prior, spread, cell_spread)
     rng, told = random.Random(1), []
     for cell in range(2):
         effects.grow()

@@ -200,6 +200,7 @@ def through(
     recordings: Mapping[str, Recording],
     budget: float,
     reward: str,
+    *,
     seed: int,
     concurrency: int,
 ) -> list[Outcome]:
@@ -297,7 +298,14 @@ def main() -> int:
             runs = [
                 (
                     asked,
-                    through(asked, recordings, budget * one, reward, seed, arguments.concurrency)
+                    through(
+                        asked,
+                        recordings,
+                        budget * one,
+                        reward,
+                        seed=seed,
+                        concurrency=arguments.concurrency,
+                    )
                     if whole
                     else follow(asked, budget * one, reward, seed, nested=nested),
                 )

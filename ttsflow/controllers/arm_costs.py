@@ -95,5 +95,5 @@ class ArmCosts:
         if not self.known:
             return 0.0
         mean = estimate[:-1]
-        square = float((self.squares / mean**2 - 2 * self.sums / mean + self.counts).sum() / self.counts.sum())
-        return math.sqrt(max(0.0, square))
+        squares = self.squares / mean**2 - 2 * self.sums / mean + self.counts
+        return math.sqrt(max(0.0, float(squares.sum() / self.counts.sum())))

@@ -68,7 +68,9 @@ class Effects:
         """Return mean rewards drawn from their joint posterior, the posterior means without an ``rng``.
 
         A ``boldness`` below 1 narrows what is drawn about the posterior mean, which explores less (posterior
-        reshaping, Chapelle and Li, An Empirical Evaluation of Thompson Sampling, 2011). Shape (cells + 1, arms); the last row is a cell where nothing was observed yet.
+        reshaping, Chapelle and Li, An Empirical Evaluation of Thompson Sampling, 2011).
+
+        Shape (cells + 1, arms); the last row is a cell where nothing was observed yet.
         """
         cells, arms = self.pull.shape
         shape = (cells + 2, arms)

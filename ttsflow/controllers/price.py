@@ -38,7 +38,7 @@ class Funds(NamedTuple):
 
     def cover(self, cost: float) -> bool:
         """Return whether a question may cost this much, and those after it be paid for."""
-        over = self.margin * math.sqrt(self.after * self.each**2 + cost**2)
+        over = self.margin * math.hypot(math.sqrt(self.after) * self.each, cost)
         return cost + self.after * self.each + over <= self.left
 
 

@@ -23,7 +23,7 @@ from common import finish
 from replay_targets import SETS, Cards
 from rich.table import Table
 
-from ttsflow.control import Asking, Controller
+from ttsflow.control import Asking, Controller, Listening
 from ttsflow.controllers.calibrated import Calibrated
 from ttsflow.controllers.online import Online
 from ttsflow.controllers.prices import Prices
@@ -32,7 +32,7 @@ from ttsflow.costs import fitting
 from ttsflow.costs.calibrated import Calibration
 from ttsflow.listing import wide_console
 from ttsflow.metrics import rates
-from ttsflow.ops import Generate, Generated, Op, Quotation, Quote
+from ttsflow.ops import Generate, Generated, Op, Quotation, Quote, Tally
 from ttsflow.recordings import read_recordings
 from ttsflow.strategies.allocate import Allocate
 from ttsflow.strategies.ladder import Ladder
@@ -54,8 +54,15 @@ SLOPE = 3.25
 CALIBRATED = Prices(prior=(QUERY, SAMPLE, SLOPE * QUERY, SLOPE * SAMPLE))
 
 
-#: Every number of samples; with it goes an urn in which samples agree more often, as they do.
+RUNGS = (1, 3, 4, 6, 8)
+#: Every number of samples up to eight.
 FINE = (1, 2, 3, 4, 5, 6, 7, 8)
+
+
+def _reserve(rungs: tuple[int, ...], alpha: float | None, prices: Prices = CALIBRATED) -> Ladder:
+    """Return the stage of `atest_reserve` with these settings."""
+    controller = Reserve(prices=prices, rungs=rungs, alpha=alpha)
+    return Ladder(gain="planned", rungs=rungs, alpha=alpha, controller=controller)
 
 
 class Row(NamedTuple):
@@ -66,16 +73,11 @@ class Row(NamedTuple):
 
 
 ROWS: Mapping[str, Row] = {
-    "reserve": Row(Ladder(gain="planned", controller=Reserve(prices=CALIBRATED))),
-    "reserve, cold": Row(Ladder(gain="planned", controller=Reserve())),
-    "reserve, finer": Row(
-        Ladder(
-            gain="planned",
-            rungs=FINE,
-            alpha=0.5,
-            controller=Reserve(prices=CALIBRATED, rungs=FINE, alpha=0.5),
-        )
-    ),
+    "reserve": Row(_reserve(FINE, None)),
+    "reserve, cold": Row(_reserve(FINE, None, Prices())),
+    "reserve, coarse": Row(_reserve(RUNGS, None)),
+    "reserve, alpha 1": Row(_reserve(FINE, 1.0)),
+    "reserve, both": Row(_reserve(RUNGS, 1.0)),
     "online": Row(Ladder(controller=Online())),
     "online, one rung": Row(Ladder(gain="one_rung", controller=Online())),
     "online, no signal": Row(Ladder(controller=Online()), sees=False),
@@ -85,8 +87,6 @@ ROWS: Mapping[str, Row] = {
 
 #: Questions and rungs of a calibration, each of these measured under every load.
 CALIBRATION = 20
-RUNGS = (1, 3, 4, 6, 8)
-
 
 def calibration(cards: Sequence[Cards]) -> Calibration:
     """Return what `ttsflow calibrate` finds with these questions on the machine of this experiment."""
@@ -220,6 +220,8 @@ class _Run:
                 ahead = self.ahead - (not first)
                 asking = Asking(op.samples, first, self.left, self.funds, ahead, seen)
                 return Quotation({}, {}, {}, Usage(), self.controller.offer(asking))
+            if isinstance(op, Tally) and isinstance(self.controller, Listening):
+                self.controller.agreed(op.drawn, op.more, op.fresh)
             if isinstance(op, Generate):
                 count = len(op.requests)
                 if self.controller is None and (QUERY + SAMPLE * count) * times > self.left:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from ttsflow.ops import Offer
 
-__all__ = ["Asking", "Controller", "ControllerPart"]
+__all__ = ["Asking", "Controller", "ControllerPart", "Listening"]
 
 
 class Asking(NamedTuple):
@@ -57,6 +57,15 @@ class Controller(Protocol):
 
     def state(self) -> Mapping[str, Any]:
         """Return what it has learnt, as plain numbers."""
+        ...
+
+
+@runtime_checkable
+class Listening(Protocol):
+    """A controller that also hears how far the samples of a problem agree (``ttsflow.ops.Tally``)."""
+
+    def agreed(self, drawn: int, more: int, fresh: int) -> None:
+        """Take in that ``more`` samples, after ``drawn``, brought ``fresh`` answers not seen before."""
         ...
 
 

@@ -166,7 +166,8 @@ class Offer(NamedTuple):
 
     ``price`` is the expected cost in ``unit``, ``margin`` what it may be above that; both are None and 0
     while nothing is known. Samples that promise less stability for a unit of cost than ``rate`` are not worth
-    it. ``refused`` says why they are not granted, whatever they are worth; None when they are.
+    it. ``refused`` says why they are not granted, whatever they are worth; None when they are. ``alpha`` is
+    the concentration of the urn that foresees votes, where the controller learns it (``Tally``).
     """
 
     unit: str
@@ -174,11 +175,26 @@ class Offer(NamedTuple):
     margin: float = 0.0
     rate: float = 0.0
     refused: str | None = None
+    alpha: float | None = None
 
     @property
     def expected(self) -> float | None:
         """What is set aside for them, in ``unit``: price and margin."""
         return None if self.price is None else self.price + self.margin
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """Tell the controller ``by`` how far samples agree; reply: None.
+
+    ``more`` samples, drawn after ``drawn`` of the problem, brought ``fresh`` answers not seen before. One
+    without an answer counts as an answer that nobody shares.
+    """
+
+    by: ControllerPart
+    drawn: int
+    more: int
+    fresh: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,7 +282,7 @@ class Note:
     data: Mapping[str, Any] = field(default_factory=dict)
 
 
-Op = Generate | Score | Fork | Quote | Choose | Learn | Note
+Op = Generate | Score | Fork | Quote | Tally | Choose | Learn | Note
 
 
 # --- between driver and watches -------------------------------------------------------------------

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ttsflow.control import Asking, Controller
+from ttsflow.controllers.agreement import Agreement
 from ttsflow.controllers.online import REFERENCE
 from ttsflow.controllers.prices import Prices, open_prices, short_of
 from ttsflow.costs.online import OnlineCost
@@ -35,14 +36,15 @@ class Reserve:
     from the start. Further samples have to add a rate in stability for a unit of cost. It is the one at which
     the funds that are left are spent on the questions that are left, at the same loads: what a question takes
     at a rate is foreseen for votes of an urn with ``alpha`` and ladders of ``rungs`` up to ``n``
-    (``climbing.effort``), and corrected by what questions have taken so far. ``retry`` and ``unit`` are those
-    of ``online``.
+    (``climbing.effort``), and corrected by what questions have taken so far. ``alpha`` None is learnt from how
+    far the samples of the run agree (``ttsflow.controllers.agreement``), and told to ladders of ``alpha``
+    None. ``retry`` and ``unit`` are those of ``online``.
     """
 
     unit: str | None = None
     n: int = 8
     rungs: tuple[int, ...] = (1, 3, 4, 6, 8)
-    alpha: float = 1.0
+    alpha: float | None = None
     quantile: float = 1.0
     window: float = 100.0
     loads: tuple[float, ...] = PRIOR
@@ -53,7 +55,7 @@ class Reserve:
         if not 1 <= self.n <= LARGEST:
             raise ConfigError(f"plans are made for 1 to {LARGEST} samples, got {self.n}.", "n")
         check_rungs(self.rungs)
-        if not 0 < self.alpha < math.inf:
+        if self.alpha is not None and not 0 < self.alpha < math.inf:
             raise ConfigError(f"must be above 0 and finite, got {self.alpha}.", "alpha")
         if not 0 < self.quantile <= 1:
             raise ConfigError(f"a share above 0 and up to 1, got {self.quantile}.", "quantile")
@@ -73,7 +75,8 @@ class _Reserve:
         self._unit = unit
         self._prices = prices
         self._rungs = rungs_to(part.rungs, part.n)
-        self._alpha = part.alpha
+        self._fixed = part.alpha
+        self._agreement = Agreement()
         # The worst that is possible stays so, however long it was not seen.
         self._worst = Forecast(part.quantile, 1e6, part.loads)
         self._usual = Forecast(0.5, part.window, part.loads)
@@ -95,13 +98,17 @@ class _Reserve:
             self._usual.observe(asking.load)
         found = self._prices.estimate(asking.samples, asking.load)
         if found is None:
-            return Offer(self._unit, None, rate=self._rate)
+            return Offer(self._unit, None, rate=self._rate, alpha=self._alpha)
         if fresh:
             self._set_rate(asking)
         refused = self._refused(asking, found.price)
         if fresh and refused is None:
             self._foreseen.add(self._spending(self._line(asking.load), self._rate))
-        return Offer(self._unit, found.mean, found.margin, self._rate, refused)
+        return Offer(self._unit, found.mean, found.margin, self._rate, refused, self._alpha)
+
+    @property
+    def _alpha(self) -> float:
+        return self._agreement.alpha if self._fixed is None else self._fixed
 
     @property
     def _factor(self) -> float:
@@ -161,6 +168,10 @@ class _Reserve:
     def observe(self, samples: int, load: float, cost: float) -> None:
         """Learn from what samples have cost."""
         self._prices.observe(samples, load, cost)
+
+    def agreed(self, drawn: int, more: int, fresh: int) -> None:
+        """Learn how far samples agree."""
+        self._agreement.observe(drawn, more, fresh)
 
     def closed(self, spent: float) -> None:
         """Learn how far questions cost what was foreseen."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 import argparse
 import math
 import random
-from collections import Counter, defaultdict
+from collections import Counter, defaultdict, deque
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from statistics import fmean
@@ -32,11 +32,11 @@ from ttsflow.costs import fitting
 from ttsflow.costs.calibrated import Calibration
 from ttsflow.listing import wide_console
 from ttsflow.metrics import rates
-from ttsflow.ops import Generate, Generated, Op, Quotation, Quote, Tally
+from ttsflow.ops import Generate, Generated, Op, Quotation, Quote, Tally, Wait
 from ttsflow.recordings import read_recordings
 from ttsflow.strategies.allocate import Allocate
 from ttsflow.strategies.ladder import Ladder
-from ttsflow.testing import drive
+from ttsflow.strategies.flow import Steps, run_stage
 from ttsflow.types import Candidate, State, Usage
 
 MODELS = ("R1", "QwQ", "R1DistilQwen")
@@ -59,9 +59,11 @@ RUNGS = (1, 3, 4, 6, 8)
 FINE = (1, 2, 3, 4, 5, 6, 7, 8)
 
 
-def _reserve(rungs: tuple[int, ...], alpha: float | None, prices: Prices = CALIBRATED) -> Ladder:
+def _reserve(
+    rungs: tuple[int, ...], alpha: float | None, prices: Prices = CALIBRATED, *, wait: bool = True
+) -> Ladder:
     """Return the stage of `atest_reserve` with these settings."""
-    controller = Reserve(prices=prices, rungs=rungs, alpha=alpha)
+    controller = Reserve(prices=prices, rungs=rungs, alpha=alpha, wait=wait)
     return Ladder(gain="planned", rungs=rungs, alpha=alpha, controller=controller)
 
 
@@ -75,9 +77,9 @@ class Row(NamedTuple):
 ROWS: Mapping[str, Row] = {
     "reserve": Row(_reserve(FINE, None)),
     "reserve, cold": Row(_reserve(FINE, None, Prices())),
-    "reserve, coarse": Row(_reserve(RUNGS, None)),
+    "reserve, at once": Row(_reserve(FINE, None, wait=False)),
     "reserve, alpha 1": Row(_reserve(FINE, 1.0)),
-    "reserve, both": Row(_reserve(RUNGS, 1.0)),
+    "reserve, coarse": Row(_reserve(RUNGS, 1.0, wait=False)),
     "online": Row(Ladder(controller=Online())),
     "online, one rung": Row(Ladder(gain="one_rung", controller=Online())),
     "online, no signal": Row(Ladder(controller=Online()), sees=False),
@@ -159,7 +161,19 @@ def play(
     run = _Run(funds, len(questions), row, profile)
     for question, (load, times) in zip(questions, loads, strict=True):
         run.ask(question, load, times)
+    run.end()
     return run.told()
+
+
+class _Climb:
+    """A question under way: its stage, its samples, and what a query took when it had its first one."""
+
+    def __init__(self, question: Question, steps: Steps) -> None:
+        self.question = question
+        self.steps = steps
+        self.pool: list[Candidate] = []
+        self.spent = self.times = 0.0
+        self.waits = False
 
 
 class _Run:
@@ -168,6 +182,9 @@ class _Run:
     def __init__(self, funds: float, questions: int, row: Any, profile: Calibration | None) -> None:
         self.funds = self.left = funds
         self.ahead = questions
+        #: Questions that wait until all have had a sample.
+        self.held: deque[_Climb] = deque()
+        self.last = LOADS[0]
         self.row = row
         self.counts: Counter[str] = Counter()
         self.over = 0.0
@@ -184,10 +201,23 @@ class _Run:
 
     def ask(self, question: Question, load: float, times: float) -> None:
         """Work on one question."""
-        pool = (
-            self._fixed(question, times) if isinstance(self.row, int) else self._climb(question, load, times)
-        )
+        if isinstance(self.row, int):
+            self.ahead -= 1
+            self._count(question, self._fixed(question, times), times)
+            return
+        climb = _Climb(question, run_stage(self.row.stage, question.state()))
+        self._go_on(climb, load, times)
         self.ahead -= 1
+        if climb.waits:
+            self.held.append(climb)
+
+    def end(self) -> None:
+        """Go on with the questions that wait, under the last load."""
+        while self.held:
+            self._go_on(self.held[0], *self.last)
+            self.held.popleft()
+
+    def _count(self, question: Question, pool: Sequence[Candidate], times: float) -> None:
         self.counts["samples"] += len(pool)
         if not pool:
             self.counts["deferred"] += 1
@@ -209,35 +239,46 @@ class _Run:
         self._spend(self.row, times)
         return question.deal(0, self.row)
 
-    def _climb(self, question: Question, load: float, times: float) -> tuple[Candidate, ...]:
-        pool: list[Candidate] = []
+    def _go_on(self, climb: _Climb, load: float, times: float) -> None:
+        """Resume the stage of a question until it has to wait or ends."""
+        self.last = load, times
         seen = load if self.row.sees else 0.0
-        before = self.left
+        before, reply = self.left, None
+        climb.waits = False
+        try:
+            while not climb.waits:
+                reply = self._reply(climb, climb.steps.send(reply), seen, times)
+        except StopIteration:
+            pass
+        climb.spent += before - self.left
+        if not climb.waits:
+            if self.controller is not None:
+                self.controller.closed(climb.spent)
+            self._count(climb.question, climb.pool, climb.times or times)
 
-        def reply(op: Op) -> Quotation | Generated | None:
-            if isinstance(op, Quote) and op.by is not None and self.controller is not None:
-                first = not pool
-                ahead = self.ahead - (not first)
-                asking = Asking(op.samples, first, self.left, self.funds, ahead, seen)
-                return Quotation({}, {}, {}, Usage(), self.controller.offer(asking))
-            if isinstance(op, Tally) and isinstance(self.controller, Listening):
-                self.controller.agreed(op.drawn, op.more, op.fresh)
-            if isinstance(op, Generate):
-                count = len(op.requests)
-                if self.controller is None and (QUERY + SAMPLE * count) * times > self.left:
-                    return Generated((), Usage(), "budget spent")
-                fresh = question.deal(len(pool), count)
-                pool.extend(fresh)
-                joules = self._spend(count, times)
-                if self.controller is not None:
-                    self.controller.observe(count, seen, joules)
-                return Generated(fresh, Usage())
-            return None
-
-        drive(self.row.stage, question.state(), reply)
-        if self.controller is not None:
-            self.controller.closed(before - self.left)
-        return tuple(pool)
+    def _reply(self, climb: _Climb, op: Op, seen: float, times: float) -> Quotation | Generated | None:
+        if isinstance(op, Wait):
+            climb.waits = True
+        elif isinstance(op, Tally) and isinstance(self.controller, Listening):
+            self.controller.agreed(op.drawn, op.more, op.fresh)
+        elif isinstance(op, Quote) and op.by is not None and self.controller is not None:
+            first = not climb.pool
+            # It is counted among those that wait for a first sample until it has ended or is held.
+            ahead = self.ahead - (not first and self.ahead > 0)
+            asking = Asking(op.samples, first, self.left, self.funds, ahead, seen, held=len(self.held))
+            return Quotation({}, {}, {}, Usage(), self.controller.offer(asking))
+        elif isinstance(op, Generate):
+            count = len(op.requests)
+            if self.controller is None and (QUERY + SAMPLE * count) * times > self.left:
+                return Generated((), Usage(), "budget spent")
+            fresh = climb.question.deal(len(climb.pool), count)
+            climb.pool.extend(fresh)
+            climb.times = climb.times or times
+            joules = self._spend(count, times)
+            if self.controller is not None:
+                self.controller.observe(count, seen, joules)
+            return Generated(fresh, Usage())
+        return None
 
     def told(self) -> Told:
         """Return what it came to."""

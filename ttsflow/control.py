@@ -18,6 +18,8 @@ class Asking(NamedTuple):
     included where it has none. ``load`` is that of others, between 0 and 1.
 
     ``begun`` questions are under way, this one included, and have cost ``gone`` so far, this one ``spent``.
+    ``held`` questions have samples and wait until no other waits for its first one (``ttsflow.ops.Wait``),
+    this one included when it goes on after that.
     """
 
     samples: int
@@ -29,6 +31,7 @@ class Asking(NamedTuple):
     begun: int = 1
     gone: float = 0.0
     spent: float = 0.0
+    held: int = 0
 
 
 @runtime_checkable

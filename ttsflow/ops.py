@@ -167,7 +167,8 @@ class Offer(NamedTuple):
     ``price`` is the expected cost in ``unit``, ``margin`` what it may be above that; both are None and 0
     while nothing is known. Samples that promise less stability for a unit of cost than ``rate`` are not worth
     it. ``refused`` says why they are not granted, whatever they are worth; None when they are. ``alpha`` is
-    the concentration of the urn that foresees votes, where the controller learns it (``Tally``).
+    the concentration of the urn that foresees votes, where the controller learns it (``Tally``). ``later``:
+    what is refused may be granted when no problem waits for a first sample any more (``Wait``).
     """
 
     unit: str
@@ -176,6 +177,7 @@ class Offer(NamedTuple):
     rate: float = 0.0
     refused: str | None = None
     alpha: float | None = None
+    later: bool = False
 
     @property
     def expected(self) -> float | None:
@@ -195,6 +197,17 @@ class Tally:
     drawn: int
     more: int
     fresh: int
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Wait until no problem waits for its first sample any more; reply: None, then.
+
+    ``by`` is the controller that refused samples until ``later``. Meanwhile other problems are begun in the
+    place of this one. At the end those that wait go on in the order of the problems.
+    """
+
+    by: ControllerPart
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,7 +295,7 @@ class Note:
     data: Mapping[str, Any] = field(default_factory=dict)
 
 
-Op = Generate | Score | Fork | Quote | Tally | Choose | Learn | Note
+Op = Generate | Score | Fork | Quote | Tally | Wait | Choose | Learn | Note
 
 
 # --- between driver and watches -------------------------------------------------------------------

@@ -49,6 +49,7 @@ class Reserve:
     window: float = 100.0
     loads: tuple[float, ...] = PRIOR
     retry: bool = False
+    wait: bool = True
     prices: Prices = field(default_factory=Prices)
 
     def __post_init__(self) -> None:
@@ -75,6 +76,7 @@ class _Reserve:
         self._unit = unit
         self._prices = prices
         self._rungs = rungs_to(part.rungs, part.n)
+        self._waits = part.wait
         self._fixed = part.alpha
         self._agreement = Agreement()
         # The worst that is possible stays so, however long it was not seen.
@@ -83,7 +85,7 @@ class _Reserve:
         self._rate = 0.0
         #: Means of what questions took, and of what was foreseen for them.
         self._took, self._foreseen = _Mean(), _Mean()
-        self._asked = 0
+        self._asked = (0, 0)
 
     def begin(self, problems: int, limit: float) -> None:
         """Begin a run, at the rate of ATEST until prices are known."""
@@ -91,9 +93,12 @@ class _Reserve:
 
     def offer(self, asking: Asking) -> Offer:
         """Return the price, or refuse what would be missing in the reserve."""
-        fresh = asking.first and asking.ahead != self._asked
+        waiting = asking.ahead, asking.held
+        # Asked for a question's first sample, or when it goes on after it has waited.
+        fresh = (asking.first or not asking.ahead) and waiting != self._asked
         if fresh:
-            self._asked = asking.ahead
+            self._asked = waiting
+        if fresh and asking.first:
             self._worst.observe(asking.load)
             self._usual.observe(asking.load)
         found = self._prices.estimate(asking.samples, asking.load)
@@ -102,9 +107,10 @@ class _Reserve:
         if fresh:
             self._set_rate(asking)
         refused = self._refused(asking, found.price)
-        if fresh and refused is None:
+        later = self._waits and refused is not None and asking.ahead > 0 and found.price <= asking.left
+        if fresh and asking.first and refused is None:
             self._foreseen.add(self._spending(self._line(asking.load), self._rate))
-        return Offer(self._unit, found.mean, found.margin, self._rate, refused, self._alpha)
+        return Offer(self._unit, found.mean, found.margin, self._rate, refused, self._alpha, later)
 
     @property
     def _alpha(self) -> float:
@@ -139,7 +145,11 @@ class _Reserve:
     def _set_rate(self, asking: Asking) -> None:
         """Choose the rate at which the funds last."""
         ahead = Counter(self._line(load) for load in self._usual.at(FIFTHS))
-        funds = len(FIFTHS) * asking.left / asking.ahead / self._factor
+        one = self._prices.estimate(1, self._usual.at(FIFTHS)[2])
+        # Those that wait have had a sample out of their part.
+        had = asking.held * one.mean if one is not None else 0.0
+        questions = max(1, asking.ahead + asking.held)
+        funds = len(FIFTHS) * (asking.left + had) / questions / self._factor
         usual = 1 / max(each for _, each in ahead)
         low, high = 1e-6 * usual, 10 * usual
         for _ in range(24):

@@ -10,7 +10,7 @@ from typing import Literal
 
 from ttsflow.control import ControllerPart
 from ttsflow.errors import ConfigError
-from ttsflow.ops import Generate, Generated, Note, Offer, Op, Quotation, Quote, Request, Tally
+from ttsflow.ops import Generate, Generated, Note, Offer, Op, Quotation, Quote, Request, Tally, Wait
 from ttsflow.protocols import Reply
 from ttsflow.strategies.aggregate import voters
 from ttsflow.strategies.climbing import LARGEST, plan
@@ -172,10 +172,14 @@ class Ladder:
         if self.controller is None:
             costs = {rung: float(rung - drawn) for rung in higher}
             return self._at_most(self._worthy(votes, costs, drawn, self.worth, alpha), higher)
-        offers: dict[int, Offer] = {}
-        for rung in higher if self.gain != "one_rung" else higher[:1]:
-            offers[rung] = yield from offered(self.controller, rung - drawn)
+        offers = yield from self._offers(drawn, higher)
         first = offers[higher[0]]
+        # Whoever has a target in time does not wait.
+        while first.later and self.latency is None:
+            yield Quote()
+            yield Wait(self.controller)
+            offers = yield from self._offers(drawn, higher)
+            first = offers[higher[0]]
         if first.refused is not None:
             return first.refused
         # A rung that is refused is worth nothing; a plan needs its price all the same.
@@ -189,6 +193,13 @@ class Ladder:
         if granted != [*offers][-1]:
             yield from offered(self.controller, granted - drawn)
         return granted
+
+    def _offers(self, drawn: int, higher: Sequence[int]) -> Generator[Op, Reply, dict[int, Offer]]:
+        """Return the controller's word on each rung that is weighed."""
+        offers = {}
+        for rung in higher if self.gain != "one_rung" else higher[:1]:
+            offers[rung] = yield from offered(self.controller, rung - drawn)
+        return offers
 
     @staticmethod
     def _at_most(chosen: int | str, allowed: Sequence[int]) -> int | str:

@@ -35,8 +35,8 @@ from ttsflow.metrics import rates
 from ttsflow.ops import Generate, Generated, Op, Quotation, Quote, Tally, Wait
 from ttsflow.recordings import read_recordings
 from ttsflow.strategies.allocate import Allocate
-from ttsflow.strategies.ladder import Ladder
 from ttsflow.strategies.flow import Steps, run_stage
+from ttsflow.strategies.ladder import Ladder
 from ttsflow.types import Candidate, State, Usage
 
 MODELS = ("R1", "QwQ", "R1DistilQwen")
@@ -89,6 +89,7 @@ ROWS: Mapping[str, Row] = {
 
 #: Questions and rungs of a calibration, each of these measured under every load.
 CALIBRATION = 20
+
 
 def calibration(cards: Sequence[Cards]) -> Calibration:
     """Return what `ttsflow calibrate` finds with these questions on the machine of this experiment."""

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from ttsflow.ops import Offer
 
-__all__ = ["Asking", "Controller", "ControllerPart", "Listening"]
+__all__ = ["Asking", "Controller", "ControllerPart", "Listening", "UnderWay"]
+
+
+class UnderWay(NamedTuple):
+    """``begun`` questions, the one that asks included, have cost ``gone`` so far, that one ``spent``."""
+
+    begun: int = 1
+    gone: float = 0.0
+    spent: float = 0.0
 
 
 class Asking(NamedTuple):
@@ -17,9 +25,9 @@ class Asking(NamedTuple):
     spent nor set aside for others, in the controller's unit. ``ahead`` problems have no sample yet, this one
     included where it has none. ``load`` is that of others, between 0 and 1.
 
-    ``begun`` questions are under way, this one included, and have cost ``gone`` so far, this one ``spent``.
     ``held`` questions have samples and wait until no other waits for its first one (``ttsflow.ops.Wait``),
-    this one included when it goes on after that.
+    this one included when it goes on after that. ``under_way`` tells of the questions that have begun and not
+    ended; they are added up when it is called.
     """
 
     samples: int
@@ -28,10 +36,8 @@ class Asking(NamedTuple):
     limit: float
     ahead: int
     load: float
-    begun: int = 1
-    gone: float = 0.0
-    spent: float = 0.0
     held: int = 0
+    under_way: Callable[[], UnderWay] = UnderWay
 
 
 @runtime_checkable

@@ -75,7 +75,7 @@ class Agreement:
             made._fresh = float(state["fresh"])
             made._draws = {int(before): float(count) for before, count in state["draws"]}
             counts = made._draws.values()
-            fits = isinstance(state, Mapping) and min(made._draws) >= 1 and 0 <= min(counts)
+            fits = isinstance(state, Mapping) and min(made._draws) >= 1 and min(counts) >= 0
             fits = fits and 0 <= made._fresh <= sum(counts) < math.inf
         except (KeyError, TypeError, ValueError) as error:
             raise ValueError(f"this is no saved state of how far samples agree: {error}.") from error

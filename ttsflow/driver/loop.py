@@ -40,6 +40,8 @@ from ttsflow.ops import (
     Quote,
     Score,
     Scored,
+    Tally,
+    Wait,
 )
 from ttsflow.protocols import Expecting, Stage, Verifier
 from ttsflow.sensors import LoadMonitor
@@ -112,6 +114,8 @@ class Driver:
         self._ready: deque[tuple[Frame, Any]] = deque()
         #: Whose question a controller answers later, and the question.
         self._held: list[tuple[Frame, Quote]] = []
+        #: Problems that wait until all others have had a sample; they take no place of those in flight.
+        self._resting: dict[Case, Frame] = {}
         self._ends = Ends(
             rules.task,
             ledger,
@@ -145,6 +149,11 @@ class Driver:
     def requests(self) -> int:
         """Requests of this run that are on its engine."""
         return self._decoding.engines.live("")
+
+    @property
+    def _active(self) -> int:
+        """Problems in flight that do not rest."""
+        return len(self._cases) - len(self._resting)
 
     @property
     def broken(self) -> str | None:
@@ -182,12 +191,14 @@ class Driver:
             while waiting or ends.again or self._cases or ends.results:
                 while ends.results:
                     yield ends.results.popleft()
-                if ends.again and not waiting and not self._cases:
+                if ends.again and not waiting and not self._active:
                     # What was deferred is asked once more when all others have been.
                     waiting, ends.again = ends.again, waiting
                     self.controlling.expect(len(waiting))
-                while waiting and len(self._cases) < self.concurrency and not self._over:
+                while waiting and self._active < self.concurrency and not self._over:
                     self._start(*waiting.popleft())
+                if not waiting and not ends.again:
+                    self._wake()
                 self._turn()
                 while waiting and self._over:
                     self._refuse(*waiting.popleft())
@@ -217,7 +228,7 @@ class Driver:
             self.ledger.passed(ended - self._seen, busy)
             self._limiting.enforce(list(self._cases))
         self._seen = ended
-        if not moved and self._cases:
+        if not moved and self._active:
             if not self._verifying.pending:
                 msg = "a problem waits for nothing; this is a bug in ttsflow."
                 raise RuntimeError(msg)
@@ -268,7 +279,7 @@ class Driver:
 
     def _report(self, show: Callable[[Status], None]) -> None:
         status = self.status
-        status.live, status.in_flight = len(self._decoding.live), len(self._cases)
+        status.live, status.in_flight = len(self._decoding.live), self._active
         status.tokens = self._decoding.tokens
         status.seconds = self.engine.now() - self.started
         show(status)
@@ -320,6 +331,11 @@ class Driver:
             self.trace.event(op.kind, case.problem.id, op.data)
             return None
         now = self.engine.now()
+        if isinstance(op, Tally):
+            self.controlling.agreed(op)
+            return None
+        if isinstance(op, Wait):
+            return self._rest(frame, now)
         if isinstance(op, Quote | Choose | Learn):
             return self._told(frame, op, now)
         if isinstance(op, Generate):
@@ -362,6 +378,31 @@ class Driver:
             self.capped.add(case.problem.id)
         return replace(quotation, takes=takes) if op.timed else quotation
 
+    def _rest(self, frame: Frame, now: float) -> Any:
+        """Let a problem wait until all others have had a sample, if nothing else of it is under way."""
+        case = frame.case
+        if frame.parent is not None or case.live:
+            self.controlling.wake(case)
+            return None
+        self._settle()
+        self.controlling.hold(case)
+        if self._metering is not None:
+            self._metering.rest(case.account)
+        self.ledger.rest(case.account, now)
+        self._resting[case] = frame
+        return _WAITS
+
+    def _wake(self) -> None:
+        """Let problems that rest go on, the first of the run first, once nobody waits for a first sample."""
+        while self._resting and self._active < self.concurrency:
+            if not self.controlling.settled and self._active:
+                return
+            case = min(self._resting, key=lambda one: one.index)
+            frame = self._resting.pop(case)
+            self.ledger.wake(case.account)
+            self.controlling.wake(case)
+            self._deliver(frame, None)
+
     def _returned(self, frame: Frame, state: State) -> None:
         parent = frame.parent
         self._ahead.left(frame)
@@ -390,6 +431,7 @@ class Driver:
     def _leave(self, case: Case) -> Usage:
         """Forget a problem and return what it has spent."""
         del self._cases[case]
+        self._resting.pop(case, None)
         self._verifying.finish(case)
         self._ahead.closed(case)
         self._settle()

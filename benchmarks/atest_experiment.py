@@ -5,7 +5,7 @@ order. A query of n samples takes E(n) = (a + b n) m joules, with E(4) = 121.7 J
 m = 1, 2, 3, 3.74 at loads of 0, 0.25, 0.55, 0.85, which are published or fit what is. The load rises (four
 blocks of 125 questions), cycles (blocks of 25), or stays at 0; the budget is c times 500 queries of four at
 m = 1. A question that is deferred counts as wrong. The stages are driven directly, with real controllers, one
-question after the other.
+question after the other; those that wait for further samples have them at the end, under the last load.
 """
 
 from __future__ import annotations

@@ -201,10 +201,10 @@ def test_what_is_left_of_a_run_is_what_others_have_not_set_aside():
     first, second = book.account(0.0), book.account(0.0)
     spend(book, first, samples=1, tokens=5)
     book.quote(first, 1, 0.0, 0.0, known={"tokens": 15.0})
-    assert book.left(first, "tokens", 0.0, 0.0) == 95
-    assert book.left(second, "tokens", 0.0, 0.0) == 80
+    assert book.funds(first, 0.0, 0.0).left["tokens"] == 95
+    assert book.funds(second, 0.0, 0.0).left["tokens"] == 80
     book.quote(second, 0, 0.0, 0.0)
-    assert book.left(second, "tokens", 0.0, 0.0) == 80, "asking changes nothing"
+    assert book.funds(second, 0.0, 0.0).left["tokens"] == 80, "asking changes nothing"
 
 
 def test_with_a_meter_joules_start_at_nothing_and_without_one_they_are_unknown():

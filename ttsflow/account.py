@@ -113,7 +113,7 @@ class Account:
 
     def underway(self) -> Usage:
         """Return the part of the usage that belongs to requests still running."""
-        if not self.live:
+        if not (self.live or self.running or self.live_prompt):
             return _NOTHING if self.joules is None else _METERED
         # Others ask many times between two steps.
         key = self.live_prompt, self.running, self.live

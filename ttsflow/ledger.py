@@ -169,7 +169,7 @@ class Ledger:
         missing = {*self.budget.problem, *self.budget.run} - {*known} if samples and self._samples else set()
         price: dict[str, float] = {}
         if missing:
-            ended = total.less(sum((other.underway() for other in self.open if other.live), self.nothing))
+            ended = total.less(sum((other.underway() for other in self.open), self.nothing))
             price = {
                 unit: model(ended) / self._samples * samples
                 for unit, model in self.costs.items()
@@ -215,7 +215,7 @@ class Ledger:
     def _left(self, account: Account, unit: str, total: Usage) -> float:
         model = self.costs[unit]
         held = sum(
-            max(0.0, other.reserved[unit] - (model(other.underway()) if other.live else 0.0))
+            max(0.0, other.reserved[unit] - model(other.underway()))
             for other in self.open
             if other is not account and unit in other.reserved
         )

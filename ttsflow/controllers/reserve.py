@@ -11,7 +11,7 @@ from typing import Any
 from ttsflow.control import Asking, Controller
 from ttsflow.controllers.agreement import Agreement
 from ttsflow.controllers.online import REFERENCE
-from ttsflow.controllers.prices import Prices, open_prices, short_of
+from ttsflow.controllers.prices import Prices, open_agreement, open_prices, short_of
 from ttsflow.costs.online import OnlineCost
 from ttsflow.errors import ConfigError
 from ttsflow.load.forecast import FIFTHS, PRIOR, Forecast
@@ -36,9 +36,10 @@ class Reserve:
     from the start. Further samples have to add a rate in stability for a unit of cost. It is the one at which
     the funds that are left are spent on the questions that are left, at the same loads: what a question takes
     at a rate is foreseen for votes of an urn with ``alpha`` and ladders of ``rungs`` up to ``n``
-    (``climbing.effort``), and corrected by what questions have taken so far. ``alpha`` None is learnt from how
-    far the samples of the run agree (``ttsflow.controllers.agreement``), and told to ladders of ``alpha``
-    None. ``retry`` and ``unit`` are those of ``online``.
+    (``climbing.effort``), and corrected by what questions have taken so far. ``alpha`` None is learnt from
+    how far the samples of the run agree (``ttsflow.controllers.agreement``), and told to ladders of
+    ``alpha`` None. With ``wait`` questions whose further samples would touch the reserve have them later,
+    when no other waits for its first one. ``retry`` and ``unit`` are those of ``online``.
     """
 
     unit: str | None = None
@@ -68,17 +69,17 @@ class Reserve:
 
     def open(self, unit: str) -> Controller:
         """Return the working controller. Raises ``DataError`` for prices that cannot be read."""
-        return _Reserve(self, unit, open_prices(self.prices, unit))
+        return _Reserve(self, unit, open_prices(self.prices, unit), open_agreement(self.prices))
 
 
 class _Reserve:
-    def __init__(self, part: Reserve, unit: str, prices: OnlineCost) -> None:
+    def __init__(self, part: Reserve, unit: str, prices: OnlineCost, agreement: Agreement) -> None:
         self._unit = unit
         self._prices = prices
         self._rungs = rungs_to(part.rungs, part.n)
         self._waits = part.wait
         self._fixed = part.alpha
-        self._agreement = Agreement()
+        self._agreement = agreement
         # The worst that is possible stays so, however long it was not seen.
         self._worst = Forecast(part.quantile, 1e6, part.loads)
         self._usual = Forecast(0.5, part.window, part.loads)
@@ -190,7 +191,8 @@ class _Reserve:
 
     def state(self) -> Mapping[str, Any]:
         """Return the prices, the rate, what questions cost against what was foreseen, and the loads."""
-        told = {"rate": self._rate, "factor": self._factor, "loads": self._usual.state()}
+        told: dict[str, Any] = {"agreement": self._agreement.state()}
+        told |= {"rate": self._rate, "factor": self._factor, "loads": self._usual.state()}
         return {"unit": self._unit, "prices": self._prices.state()} | told
 
 

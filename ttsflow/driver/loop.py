@@ -25,6 +25,7 @@ from ttsflow.driver.flight import Case, Frame
 from ttsflow.driver.limiting import Limiting
 from ttsflow.driver.metering import Metering
 from ttsflow.driver.pacing import Pace
+from ttsflow.driver.resting import Resting
 from ttsflow.driver.settle import Rules
 from ttsflow.driver.verifying import Verifying
 from ttsflow.errors import ConfigError, EngineDead
@@ -114,8 +115,8 @@ class Driver:
         self._ready: deque[tuple[Frame, Any]] = deque()
         #: Whose question a controller answers later, and the question.
         self._held: list[tuple[Frame, Quote]] = []
-        #: Problems that wait until all others have had a sample; they take no place of those in flight.
-        self._resting: dict[Case, Frame] = {}
+        # They take no place of those in flight.
+        self._resting = Resting(ledger, self.controlling, metering, settle=self._settle)
         self._ends = Ends(
             rules.task,
             ledger,
@@ -209,6 +210,11 @@ class Driver:
             self._verifying.close()
 
     # --- the loop ---------------------------------------------------------------------------------
+
+    def _wake(self) -> None:
+        """Let problems that rest go on, as many as there are places for."""
+        while self._active < self.concurrency and (frame := self._resting.wake(self._active)) is not None:
+            self._deliver(frame, None)
 
     def _turn(self) -> None:
         moved = self._resume()
@@ -331,12 +337,7 @@ class Driver:
             self.trace.event(op.kind, case.problem.id, op.data)
             return None
         now = self.engine.now()
-        if isinstance(op, Tally):
-            self.controlling.agreed(op)
-            return None
-        if isinstance(op, Wait):
-            return self._rest(frame, now)
-        if isinstance(op, Quote | Choose | Learn):
+        if isinstance(op, Quote | Tally | Wait | Choose | Learn):
             return self._told(frame, op, now)
         if isinstance(op, Generate):
             stopped = self._limiting.refused(case, now)
@@ -359,12 +360,16 @@ class Driver:
             raise TypeError(msg)
         return _WAITS
 
-    def _told(self, frame: Frame, op: Quote | Choose | Learn, now: float) -> Any:
+    def _told(self, frame: Frame, op: Quote | Tally | Wait | Choose | Learn, now: float) -> Any:
         """Return what the books, and those who decide across problems, say."""
         case = frame.case
+        if isinstance(op, Tally):
+            return self.controlling.agreed(op)
         if not isinstance(op, Quote) or op.by is not None:
             # What others have spent, or what came of them, decides.
             self.capped.add(case.problem.id)
+        if isinstance(op, Wait):
+            return _WAITS if self._resting.rest(frame, now) else None
         if not isinstance(op, Quote):
             return self.choosing.reply(case, op, now, self.started)
         if op.by is not None:
@@ -377,31 +382,6 @@ class Driver:
         if op.timed or quotation.short(op) is not None:
             self.capped.add(case.problem.id)
         return replace(quotation, takes=takes) if op.timed else quotation
-
-    def _rest(self, frame: Frame, now: float) -> Any:
-        """Let a problem wait until all others have had a sample, if nothing else of it is under way."""
-        case = frame.case
-        if frame.parent is not None or case.live:
-            self.controlling.wake(case)
-            return None
-        self._settle()
-        self.controlling.hold(case)
-        if self._metering is not None:
-            self._metering.rest(case.account)
-        self.ledger.rest(case.account, now)
-        self._resting[case] = frame
-        return _WAITS
-
-    def _wake(self) -> None:
-        """Let problems that rest go on, the first of the run first, once nobody waits for a first sample."""
-        while self._resting and self._active < self.concurrency:
-            if not self.controlling.settled and self._active:
-                return
-            case = min(self._resting, key=lambda one: one.index)
-            frame = self._resting.pop(case)
-            self.ledger.wake(case.account)
-            self.controlling.wake(case)
-            self._deliver(frame, None)
 
     def _returned(self, frame: Frame, state: State) -> None:
         parent = frame.parent
@@ -431,7 +411,7 @@ class Driver:
     def _leave(self, case: Case) -> Usage:
         """Forget a problem and return what it has spent."""
         del self._cases[case]
-        self._resting.pop(case, None)
+        self._resting.leave(case)
         self._verifying.finish(case)
         self._ahead.closed(case)
         self._settle()

@@ -69,6 +69,8 @@ class Calibration:
             raise ValueError("a cost is four finite numbers from 0 up")
         if not self.cost[0] + self.cost[1] > 0:
             raise ValueError("a sample costs something without any load")
+        if not isinstance(self.agreement, Mapping | None):
+            raise TypeError(f"how far samples agree is a mapping, got {self.agreement!r}")
 
     def price(self, samples: int, load: float) -> float:
         """Return what so many samples cost that are taken at once under a load."""

@@ -177,6 +177,7 @@ class Ladder:
         # Whoever has a target in time does not wait.
         while first.later and self.latency is None:
             yield Quote()
+            yield Note("ladder", {"waits": first.refused, "samples": drawn})
             yield Wait(self.controller)
             offers = yield from self._offers(drawn, higher)
             first = offers[higher[0]]

@@ -7,9 +7,13 @@ from typing import ClassVar
 
 import pytest
 import yaml
+from jsonschema import Draft202012Validator
 
 from ttsflow import Pipeline
 from ttsflow.analysis.record import recorded
+from ttsflow.analysis.show import show_problem
+from ttsflow.analysis.tree import grow, read_events
+from ttsflow.authoring.strategy import trial_words
 from ttsflow.checks import check
 from ttsflow.composing.assemble import assemble
 from ttsflow.config import compose, to_yaml
@@ -17,6 +21,8 @@ from ttsflow.costs.prices import Money
 from ttsflow.display import remarks
 from ttsflow.engines import warm
 from ttsflow.errors import ConfigError, DataError
+from ttsflow.json_schema import file_schema
+from ttsflow.plugins import load
 from ttsflow.run import run_config
 from ttsflow.runs.kept import read_results
 from ttsflow.session import Session
@@ -164,7 +170,7 @@ class Limited(FakeEnginePart):
         (
             "abort",
             ["strategy.stages.second.then.stages.sample.watch={use: first_finished}"],
-            "strategy.stages.second.then.stages.sample.watch: this engine cannot end a request",
+            "strategy.stages.second.then.stages.sample.watch: `engines.large` cannot end a request",
         ),
         (
             "token_prompts",
@@ -220,6 +226,29 @@ def test_the_folder_tells_the_engines_apart_and_is_read_again(tmp_path):
     (tmp_path / "run" / "summary.json").unlink()
     again = run_config(compose(words), tmp_path / "run", resume=True)
     assert again.usage["engines"] == summary.usage["engines"]
+
+
+def test_a_tree_says_who_decoded_what(tmp_path, capsys):
+    run_config(compose(FAKE), tmp_path / "run")
+    trees = {name: grow(name, events) for name, events in read_events(tmp_path / "run").items()}
+    nodes = [node for tree in trees.values() for node in tree.roots]
+    assert all((node.engine == "large") == (node.path[0] >= 8) for node in nodes)
+    asked = next(name for name, tree in trees.items() if len(tree.roots) > 8)
+    show_problem(tmp_path / "run", asked, width=40)
+    told = capsys.readouterr().out
+    assert told.count("engine large") == 4
+
+
+def test_a_schema_knows_their_settings():
+    validator = Draft202012Validator(file_schema(None, load()))
+    assert validator.is_valid({"engines": {"large": {"use": "fake", "capacity": 3}}})
+    assert not validator.is_valid({"engines": {"large": {"use": "fake", "seats": 3}}})
+    assert not validator.is_valid({"engines": ["large"]})
+
+
+def test_what_begins_as_a_cascade_is_told_to_be_tried_with_two_engines():
+    assert trial_words("model_cascade") == ["engines.large.use=fake"]
+    assemble(compose(["strategy=model_cascade", "engine=fake", *trial_words("model_cascade")]))
 
 
 def test_results_from_before_there_were_several_are_read(tmp_path):

@@ -32,7 +32,7 @@ def _nothing_is_opened(monkeypatch):
 
     monkeypatch.setattr(FakeEnginePart, "open", refuse)
     monkeypatch.setattr(PowerModel, "open", refuse)
-    monkeypatch.setattr(warm, "acquire", refuse)
+    monkeypatch.setattr(warm, "acquire_all", refuse)
 
 
 def climbing(use="online", **controller):

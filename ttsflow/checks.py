@@ -63,11 +63,11 @@ def _check_engine(setup: Setup, engine: EnginePart, place: str) -> None:
         raise ConfigError("this engine takes no seeds, which every strategy needs.", place)
     if setup.sampling.temperature > capabilities.temperature:
         raise ConfigError(
-            f"`{place}` takes at most {capabilities.temperature}, got {setup.sampling.temperature}.",
+            f"{_called(place)} takes at most {capabilities.temperature}, got {setup.sampling.temperature}.",
             "sampling.temperature",
         )
     if setup.budget and not capabilities.abort:
-        raise ConfigError(f"`{place}` cannot end a request, so no budget can be kept.", "budget")
+        raise ConfigError(f"{_called(place)} cannot end a request, so no budget can be kept.", "budget")
     _ask(engine, "check", place)
     _ask(engine, "check_task", "", setup.task)
     _ask(engine, "check_sampling", "sampling", setup.sampling)
@@ -129,7 +129,7 @@ def _check_capabilities(path: str, part: Any, place: str, engine: EnginePart) ->
         _too_few(path, f"`{name}`", wanted, place, engine)
     if getattr(part, "certainty", False) and not capabilities.certainty:
         raise ConfigError(
-            f"`{name}` needs the certainty of every token, which `{place}` does not measure.",
+            f"`{name}` needs the certainty of every token, which {_called(place)} does not measure.",
             path,
         )
     if "continuation" in needs and not capabilities.token_prompts:
@@ -140,7 +140,7 @@ def _check_capabilities(path: str, part: Any, place: str, engine: EnginePart) ->
             path,
         )
     if getattr(part, "watch", None) is not None and not capabilities.abort:
-        raise ConfigError("this engine cannot end a request, which a watch needs.", f"{path}.watch")
+        raise ConfigError(f"{_called(place)} cannot end a request, which a watch needs.", f"{path}.watch")
 
 
 def _name_of(part: Any) -> str:
@@ -183,7 +183,13 @@ def _check_demand(setup: Setup, path: str, part: Any) -> None:
 
 def _too_few(path: str, name: str, wanted: int, place: str, engine: EnginePart) -> NoReturn:
     gives = engine.capabilities.logprobs or "none"
-    raise ConfigError(f"{name} needs {wanted} log-probabilities per token; `{place}` gives {gives}.", path)
+    raise ConfigError(
+        f"{name} needs {wanted} log-probabilities per token; {_called(place)} gives {gives}.", path
+    )
+
+
+def _called(place: str) -> str:
+    return "this engine" if place == "engine" else f"`{place}`"
 
 
 def _check_border(setup: Setup, path: str, part: Any) -> None:

@@ -101,9 +101,3 @@ def _check_measures(setup: Setup) -> None:
             "several engines use attribution=occupancy and concurrency=1.",
             "attribution",
         )
-    if setup.acceleration.memory is not None:
-        raise ConfigError(
-            "a plan shares the memory between one engine and its verifier. With `engines` set the memory of "
-            "each by hand, such as kv_gib.",
-            "engine.memory",
-        )

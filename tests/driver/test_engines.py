@@ -6,10 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ttsflow.acceleration import PLAIN
+from ttsflow.acceleration import PLAIN, Acceleration, Speculation
 from ttsflow.budget import Budget
 from ttsflow.build import build
 from ttsflow.config import strategy
+from ttsflow.engines.prefix_ordered import PrefixOrdered
+from ttsflow.engines.shared import share
 from ttsflow.ops import Generate, Request
 from ttsflow.plugins import load
 from ttsflow.strategies.aggregate import Aggregate
@@ -18,6 +20,7 @@ from ttsflow.strategies.flow import Repeat, Sequence
 from ttsflow.strategies.generate import GenerateStage
 from ttsflow.strategies.select import Select
 from ttsflow.strategies.until import AllFinished
+from ttsflow.strategies.verify import Verify
 from ttsflow.strategies.watches import FirstFinished
 from ttsflow.testing import FakeEngine, FakeTask, run_fake
 from ttsflow.testing.schedules import Booked, Schedule, draw, play, same
@@ -197,9 +200,10 @@ def test_no_engine_is_named_where_none_was_asked():
     assert {result.usage.engines for result in alone.values()} == {()}
 
 
-def test_the_clock_counts_what_either_engine_takes():
+@pytest.mark.parametrize("around", [lambda one: one, PrefixOrdered, lambda one: share(one)[0]])
+def test_the_clock_counts_what_either_engine_takes(around):
     small, large = FakeEngine(), Other(step_seconds=1.0)
-    results = run_fake(two(2, 2), engine=small, engines={"large": large}, concurrency=1, task=TASK)
+    results = run_fake(two(2, 2), engine=around(small), engines={"large": large}, concurrency=1, task=TASK)
     passed = small.steps * 0.01 + large.steps * 1.0
     assert sum(result.usage.seconds for result in results.values()) == pytest.approx(passed)
     assert small.now() == pytest.approx(passed)
@@ -295,6 +299,23 @@ def test_no_engine_goes_on_with_the_tokens_of_another(begin, go_on, reason):
     assert all(reason in result.reason for result in results.values())
     assert idle(small)
     assert idle(large)
+
+
+def test_what_is_begun_early_is_never_of_another_engine():
+    """The outlook of the first steps shows children that another engine would have to make."""
+    loop = {
+        "score": Verify(),
+        "keep": Select(into=4, copies=2),
+        "step": GenerateStage(4, unit="step", engine="large"),
+    }
+    search = Sequence({"roots": GenerateStage(4, unit="step"), "loop": Repeat(loop, at_most=3)})
+    wanted = Acceleration(speculation=Speculation(curve=False), eager_verify=True)
+    results = run_fake(search, engines={"large": Other()}, task=TASK, acceleration=wanted)
+    (told,) = {result.reason for result in results.values() if result.outcome == "failed"}
+    assert (
+        "a candidate of the engine of the run cannot go on with engine `large`: their tokens differ." in told
+    )
+    assert sum(result.usage.dropped for result in results.values()) == 0
 
 
 def test_a_candidate_goes_on_where_it_began():

@@ -52,3 +52,28 @@ def test_one_question(engine):
     assert result.outcome in {"answered", "truncated"}
     assert result.usage.requests == 4
     assert result.usage.decoded > 4
+
+
+def test_a_cascade_of_two_models_counts_the_tokens_of_each(counting):
+    large = {"use": "vllm", "model": "demo", **ENGINE, "context": 512}
+    pipeline = ttsflow.Pipeline(
+        "model_cascade",
+        model="demo",
+        engine=ENGINE,
+        engines={"large": large},
+        task={"use": "arithmetic", "size": 2},
+        sampling={"max_tokens": 30},
+        n=2,
+        m=2,
+        share=1.0,
+        at_least=3,
+    )
+    first, second = warm.acquire_all([pipeline.setup.engine, pipeline.setup.engines["large"]])
+    with counting(first) as of_first, counting(second) as of_second:
+        run = pipeline.run()
+    assert [result.outcome for result in run.results].count("failed") == 0
+    usages = [result.usage for result in run.results]
+    of_large = [one for usage in usages for one in usage.engines]
+    assert {one.engine for one in of_large} == {"large"}
+    assert sum(one.decoded for one in of_large) == of_second[0] > 0
+    assert sum(usage.decoded for usage in usages) == of_first[0] + of_second[0]

@@ -178,7 +178,7 @@ def test_an_engine_that_dies_midway_fails_what_is_left(engine, tmp_path, monkeyp
 
     original = engine.step
     monkeypatch.setattr(engine, "step", step)
-    monkeypatch.setattr("ttsflow.engines.warm.acquire", lambda part: engine)
+    monkeypatch.setattr("ttsflow.engines.warm.acquire_all", lambda parts: [engine for _ in parts])
     monkeypatch.setattr("ttsflow.engines.warm.close_all", lambda: None)
     summary = run_config(mapping, tmp_path / "run")
     assert summary.status == "failed"

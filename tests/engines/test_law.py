@@ -748,8 +748,8 @@ def test_a_law_of_a_run_may_be_played_back_as_well(tmp_path):
 EARLY = {"auto", "ffs", "short_m_at_k"}
 
 
-#: Nothing is known of single tokens.
-REFUSED = {"cisc", "deepconf", "deepconf_online", "self_certainty"}
+#: Nothing is known of single tokens, and there is one model.
+REFUSED = {"cisc", "deepconf", "deepconf_online", "self_certainty", "model_cascade"}
 SHIPPED = sorted(file.stem for file in config_folder("ttsflow.conf").joinpath("strategy").glob("*.yaml"))
 
 #: One of each sort; all of them are slow.

@@ -111,6 +111,7 @@ def _line(node: Node, width: int) -> Text:
     marks: Sequence[tuple[str, str]] = [
         (".".join(map(str, node.path)), "dim"),
         (_count(node.tokens), ""),
+        *([(f"engine {_plain(node.engine)}", "cyan")] if node.engine else []),
         (_plain(ending(node)), ""),
         *([(f"{_plain(node.aside)}, thrown away", "magenta")] if node.aside else []),
         *([(_scores(node), "")] if node.scores else []),

@@ -30,7 +30,7 @@ class Node:
     """One candidate; ``text`` and ``tokens`` are its own, ``full`` and ``length`` with its ancestors'.
 
     ``pruned`` says why it was dropped, ``chosen`` that the answer was taken from it, ``aside`` what it
-    is when it is no part of the search (a probe, a rollout).
+    is when it is no part of the search (a probe, a rollout), ``engine`` which further engine decoded it.
     """
 
     path: Path
@@ -45,6 +45,7 @@ class Node:
     pruned: str | None = None
     chosen: bool = False
     aside: str | None = None
+    engine: str | None = None
     children: list[Node] = field(default_factory=list)
 
 
@@ -153,6 +154,7 @@ def _add(tree: Tree, event: Mapping[str, Any]) -> None:
         answer=event.get("answer"),
         reason=event.get("reason"),
         aside=event.get("aside"),
+        engine=event.get("engine"),
     )
 
 

@@ -9,6 +9,7 @@ from ttsflow.build import build, walk
 from ttsflow.config import VARIABLES, compose, to_yaml
 from ttsflow.control import ControllerPart
 from ttsflow.errors import ConfigError, suggest
+from ttsflow.further import engines_of
 from ttsflow.plugins import load
 from ttsflow.registry import Entry, config_folder
 
@@ -46,8 +47,10 @@ def write_strategy(name: str, base: str, folder: Path, *, extend: bool = False) 
 
 def trial_words(base: str) -> list[str]:
     """Return what a run of a strategy has to be given besides an engine, for a first try."""
-    parts = [part for _, part in walk(build("stage", compose([f"strategy={base}"])["strategy"], "", load()))]
-    words = ["verifier=fake"] if any("verifier" in getattr(part, "needs", ()) for part in parts) else []
+    stage = build("stage", compose([f"strategy={base}"])["strategy"], "", load())
+    parts = [part for _, part in walk(stage)]
+    words = [f"engines.{name}.use=fake" for name in engines_of(stage)]
+    words += ["verifier=fake"] if any("verifier" in getattr(part, "needs", ()) for part in parts) else []
     return words + ["budget.run.tokens=2000"] * any(isinstance(part, ControllerPart) for part in parts)
 
 

@@ -101,7 +101,7 @@ def _assemble(mapping: Mapping[str, Any], task: Task | None, *, checked: bool) -
         raise ConfigError("no part of this run reads it; engine=sim simulates the machine.", "hardware")
     if setup.acceleration.verifier_cache is not None:
         setup = _with_cache(setup, setup.acceleration.verifier_cache)
-    if memory is not None and not setup.engines:
+    if memory is not None:
         setup = with_plan(setup, memory, mapping.get("hardware"))
     if checked:
         check(setup)
@@ -125,6 +125,12 @@ def with_plan(setup: Setup, memory: Memory, hardware: Mapping[str, Any] | None) 
 
     Raises ``ConfigError``, with the numbers where no plan works.
     """
+    if setup.engines:
+        raise ConfigError(
+            "a plan shares the memory between one engine and its verifier. With `engines` set the memory of "
+            "each by hand, such as kv_gib.",
+            "engine.memory",
+        )
     wanted = asked(setup.strategy)
     if setup.acceleration.speculates or setup.acceleration.eager_verify:
         # Things are moved when the generator has nothing left to do; with work begun early it always has.

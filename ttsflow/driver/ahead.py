@@ -64,7 +64,6 @@ class Ahead:
         if self._engine is None or flight.template.aside:
             return
         frame = flight.frame
-        # Further engines begin nothing early.
         own = not any(request.decoder for request in flight.op.requests)
         old, new = self._rounds.pop(frame, ()), rounds_of(flight, flight.op.outlook if own else None)
         if new:
@@ -196,7 +195,8 @@ class Ahead:
         depth: int,
     ) -> set[Path]:
         """Expect as many children of ``parent`` as its chance is worth; return their paths."""
-        children = outlook.children(parent)
+        # Further engines begin nothing early.
+        children = [child for child in outlook.children(parent) if not child.decoder]
         wanted = children[: tiered(chance, len(children), self._wanted.tiers)]
         if self._wanted.mode == "shared":
             # Its siblings begin with what the first has.

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from ttsflow.driver.flight import Live
 from ttsflow.errors import EngineDead
 from ttsflow.ops import EngineRequest, Progress
-from ttsflow.protocols import Engine
+from ttsflow.protocols import Engine, innermost
 
 __all__ = ["Engines"]
 
@@ -26,7 +26,7 @@ class Engines:
         }
         self._live = dict.fromkeys(self._engines, 0)
         self._dead: set[str] = set()
-        self._wait: Callable[[float], None] | None = getattr(engine, "wait", None)
+        self._wait: Callable[[float], None] | None = getattr(innermost(engine), "wait", None)
 
     def live(self, name: str) -> int:
         """Return how many requests are on an engine."""
@@ -71,6 +71,6 @@ class Engines:
                 raise EngineDead(f"engine `{name}`: {error}") from error
             raise
         if self._wait is not None:
-            # A clock that only its own steps move on has to be told of other's.
+            # A clock that only its own steps move on has to be told what others took.
             self._wait(engine.now() - began)
         return news

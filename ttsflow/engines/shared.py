@@ -134,6 +134,12 @@ class Port:
         own: Callable[[], Any] | None = getattr(self._core.engine, "load", None)
         return own
 
+    @property
+    def wait(self) -> Callable[[float], None] | None:
+        """What moves a virtual clock on, None where there is none."""
+        own: Callable[[float], None] | None = getattr(self._core.engine, "wait", None)
+        return own
+
     def meter(self) -> Meter | None:
         """Begin to measure how busy the device is, as far as the engine can."""
         own: Callable[[], Meter | None] | None = getattr(self._core.engine, "meter", None)

@@ -110,6 +110,7 @@ def _told(node: Node, way: frozenset[Path], depth: int) -> dict[str, Any]:
         "chosen": node.chosen,
         "pruned": node.pruned,
         "aside": node.aside,
+        "engine": node.engine,
         "reason": node.reason,
         "text": text if len(text) <= _TEXT else f"{text[: _TEXT - 1]}\u2026",
         "open": node.path in way,

@@ -72,7 +72,7 @@ def profile(folder: Path, unit: str, levels: Sequence[float], problems: int) -> 
 
 
 def run(
-    strategy: str, unit: str, budget: float, level: float, problems: int, file: Path | None = None
+    strategy: str, unit: str, budget: float, level: float, problems: int, *, file: Path | None = None
 ) -> Told:
     """Run once under a load; ``file`` is the profile of a calibration."""
     words = [
@@ -133,7 +133,7 @@ def main() -> int:
             budget = round(arguments.share * each * arguments.problems, 1)
             for level in arguments.levels:
                 file = profiles[unit] if strategy == "atest_calibrated" else None
-                told = run(strategy, unit, budget, level, arguments.problems, file)
+                told = run(strategy, unit, budget, level, arguments.problems, file=file)
                 found.setdefault((strategy, unit), []).append(told)
                 table.add_row(
                     strategy,

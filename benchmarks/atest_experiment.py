@@ -267,7 +267,9 @@ class _Run:
             # It is counted among those that wait for a first sample until it has ended or is held.
             ahead = self.ahead - (not first and self.ahead > 0)
             asking = Asking(op.samples, first, self.left, self.funds, ahead, seen, held=len(self.held))
-            return Quotation({}, {}, {}, Usage(), self.controller.offer(asking))
+            counts = *op.also, op.samples
+            offers = {count: self.controller.offer(asking._replace(samples=count)) for count in counts}
+            return Quotation({}, {}, {}, Usage(), offers)
         elif isinstance(op, Generate):
             count = len(op.requests)
             if self.controller is None and (QUERY + SAMPLE * count) * times > self.left:

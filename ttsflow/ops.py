@@ -151,14 +151,16 @@ class Quote:
     """Ask what ``samples`` more samples would cost and what is left; reply: ``Quotation``.
 
     ``reserve`` is the share of a limit below which the stage takes its funds for low. ``by`` is the part of a
-    controller that is asked as well; its word is the ``offer`` of the reply. ``timed`` asks how long so many
-    more samples take, and sets nothing aside for them.
+    controller that is asked as well; its word is in the ``offers`` of the reply. It is asked about the numbers
+    of samples in ``also`` first, at the same funds; nothing is set aside for them. ``timed`` asks how long so
+    many more samples take, and sets nothing aside for them.
     """
 
     samples: int = 0
     reserve: float = 0.0
     by: ControllerPart | None = None
     timed: int = 0
+    also: tuple[int, ...] = ()
 
 
 class Offer(NamedTuple):
@@ -215,16 +217,16 @@ class Quotation:
     """Prices and funds by budget unit. A unit without a limit is absent from ``left`` and ``limit``.
 
     ``price`` is the expected cost of the samples asked for, from the mean over this run so far; a
-    unit is absent from it until something was measured. ``spent`` is the problem's usage so far. ``offer`` is
-    that of the controller that was asked. ``takes`` are the seconds, with a margin, that the samples of
-    ``timed`` take from now on; None before the first have ended.
+    unit is absent from it until something was measured. ``spent`` is the problem's usage so far. ``offers``
+    are those of the controller that was asked, by samples. ``takes`` are the seconds, with a margin, that the
+    samples of ``timed`` take from now on; None before the first have ended.
     """
 
     price: Mapping[str, float]
     left: Mapping[str, float]
     limit: Mapping[str, float]
     spent: Usage
-    offer: Offer | None = None
+    offers: Mapping[int, Offer] = field(default_factory=dict)
     takes: float | None = None
 
     def short(self, asked: Quote) -> str | None:

@@ -51,8 +51,11 @@ def climb(kit):
             def __call__(self, op):
                 if isinstance(op, Quote) and op.by is not None:
                     assert op.by is BY
-                    asked.append(op.samples)
-                    return Quotation({}, {}, {}, Usage(), says(op.samples, self.drawn))
+                    counts = *op.also, op.samples
+                    asked.extend(counts)
+                    return Quotation(
+                        {}, {}, {}, Usage(), {count: says(count, self.drawn) for count in counts}
+                    )
                 if isinstance(op, Quote):
                     asked.append(None)
                     return Quotation({}, {}, {}, Usage())

@@ -78,7 +78,8 @@ class Controlling:
         if case not in self._waiting:
             self._settle()
             self.observe(case)
-        if self._waits(case, part, op.samples):
+        counts = *op.also, op.samples
+        if self._waits(case, part, counts[0]):
             self._waiting.add(case)
             return None
         if case in self._waiting:
@@ -101,22 +102,30 @@ class Controlling:
             len(self._held) + (case in self._waited),
             lambda: self._under_way(case, unit),
         )
-        offer = self._controllers[part].offer(asking)
-        if not first and offer.refused is None:
-            offer = self._own(case, unit, op.samples, offer, now)
-        if offer.later and not self._may_wait(case):
-            offer = offer._replace(later=False)
+        offers = {
+            samples: self._offer(case, part, asking._replace(samples=samples), now) for samples in counts
+        }
+        offer = offers[op.samples]
         # What is refused is not set aside.
         expected = offer.expected if offer.refused is None else None
         known = {} if expected is None else {unit: expected}
         samples = op.samples if offer.refused is None else 0
         quotation = self._ledger.quote(account, samples, now, started, known=known, funds=funds)
-        if samples:
+        if any(each.refused is None for each in offers.values()):
             self._queries[part].begin(case)
         if case not in self._open or not case.live:
             # What runs of other branches is observed with what comes of this.
             self._open[case] = _Open(part, Begun(load, account.own()))
-        return replace(quotation, offer=offer)
+        return replace(quotation, offers=offers)
+
+    def _offer(self, case: Case, part: ControllerPart, asking: Asking, now: float) -> Offer:
+        """Return the controller's word, less what the problem itself does not allow."""
+        offer = self._controllers[part].offer(asking)
+        if not asking.first and offer.refused is None:
+            offer = self._own(case, self._units[part], asking.samples, offer, now)
+        if offer.later and not self._may_wait(case):
+            offer = offer._replace(later=False)
+        return offer
 
     def _under_way(self, case: Case, unit: str) -> UnderWay:
         """Return what the problems that have asked, and this one, have spent."""

@@ -16,7 +16,7 @@ from ttsflow.strategies.aggregate import voters
 from ttsflow.strategies.climbing import LARGEST, plan
 from ttsflow.strategies.flow import Steps
 from ttsflow.strategies.generate import MOST
-from ttsflow.strategies.offered import offered
+from ttsflow.strategies.offered import offered, offers
 from ttsflow.strategies.rungs import check_rungs, rungs_to
 from ttsflow.strategies.worth import rates, stability
 from ttsflow.types import State
@@ -197,10 +197,9 @@ class Ladder:
 
     def _offers(self, drawn: int, higher: Sequence[int]) -> Generator[Op, Reply, dict[int, Offer]]:
         """Return the controller's word on each rung that is weighed."""
-        offers = {}
-        for rung in higher if self.gain != "one_rung" else higher[:1]:
-            offers[rung] = yield from offered(self.controller, rung - drawn)
-        return offers
+        asked = higher if self.gain != "one_rung" else higher[:1]
+        found = yield from offers(self.controller, [rung - drawn for rung in asked])
+        return {rung: found[rung - drawn] for rung in asked}
 
     @staticmethod
     def _at_most(chosen: int | str, allowed: Sequence[int]) -> int | str:

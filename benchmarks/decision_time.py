@@ -1,8 +1,9 @@
 """How long a decision of the controllers takes: from a question's samples to what it asks for next.
 
-Through the driver on the fake engine, books and prices included, with 1 to 64 questions in flight; processor
-time. Samples of the fake engine agree as those of a weak model do, so that nearly every question is looked at
-several times. Decisions that wait for the first prices, or for other questions, are left out.
+Through the driver on the fake engine, books and prices included, with 1 to 64 questions in flight. Samples of
+the fake engine agree as those of a weak model do, so that nearly every question is looked at several times.
+Decisions that wait for the first prices, or for other questions, are left out. The machine has to be quiet: the
+seconds are those of a clock.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class Timed:
     def __call__(self, state: State) -> Generator[Op, Any, State]:
         """Run the stage."""
         steps, reply = run_stage(self.stage, state), None
-        began, step = time.thread_time(), self.engine.now()
+        began, step = time.perf_counter(), self.engine.now()
         while True:
             try:
                 op = steps.send(reply)
@@ -59,11 +60,11 @@ class Timed:
                 self._take(began, step)
             reply = yield op
             if isinstance(op, Generate | Wait):
-                began, step = time.thread_time(), self.engine.now()
+                began, step = time.perf_counter(), self.engine.now()
 
     def _take(self, began: float, step: float) -> None:
         if self.engine.now() == step:
-            self.seconds.append(time.thread_time() - began)
+            self.seconds.append(time.perf_counter() - began)
 
 
 def decisions(ladder: Ladder, concurrency: int) -> list[float]:

@@ -151,9 +151,9 @@ class Quote:
     """Ask what ``samples`` more samples would cost and what is left; reply: ``Quotation``.
 
     ``reserve`` is the share of a limit below which the stage takes its funds for low. ``by`` is the part of a
-    controller that is asked as well; its word is in the ``offers`` of the reply. It is asked about the numbers
-    of samples in ``also`` first, at the same funds; nothing is set aside for them. ``timed`` asks how long so
-    many more samples take, and sets nothing aside for them.
+    controller that is asked as well; its word is in the ``offers`` of the reply. ``also`` are numbers of
+    samples that it is asked about before that, at the same funds; nothing is set aside for them. ``timed``
+    asks how long so many more samples take, and sets nothing aside for them.
     """
 
     samples: int = 0

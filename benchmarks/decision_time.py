@@ -2,8 +2,8 @@
 
 Through the driver on the fake engine, books and prices included, with 1 to 64 questions in flight. Samples of
 the fake engine agree as those of a weak model do, so that nearly every question is looked at several times.
-Decisions that wait for the first prices, or for other questions, are left out. The machine has to be quiet: the
-seconds are those of a clock.
+Decisions that wait for the first prices, or for other questions, are left out. The machine has to be quiet,
+since the seconds are those of a clock.
 """
 
 from __future__ import annotations

@@ -111,7 +111,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--levels", type=float, nargs="+", default=[0.0, 0.5, 0.9])
     parser.add_argument("--problems", type=int, default=12)
-    parser.add_argument("--strategies", nargs="+", default=["atest_online", "atest_reserve"])
+    parser.add_argument("--strategies", nargs="*", default=["atest_online", "atest_reserve"])
     parser.add_argument(
         "--calibrated", type=int, metavar="N", help="atest_calibrated too, by a profile of N questions"
     )

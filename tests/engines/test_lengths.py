@@ -12,9 +12,9 @@ def test_room_is_kept_for_a_part_of_what_others_had_left():
     assert lengths.remaining(5, 128) == 128
     for length in (10, 20, 60):
         lengths.observe(length)
-    assert lengths.remaining(0, 128) == pytest.approx(0.3 * 30)
-    assert lengths.remaining(10, 128) == pytest.approx(0.3 * 30)
-    assert lengths.remaining(20, 128) == pytest.approx(0.3 * 40)
+    assert lengths.remaining(0, 128) == pytest.approx(0.35 * 30)
+    assert lengths.remaining(10, 128) == pytest.approx(0.35 * 30)
+    assert lengths.remaining(20, 128) == pytest.approx(0.35 * 40)
     assert lengths.remaining(0, 3) == 3
     # Longer than any before: the more it has run, the more is left.
     assert 1 < lengths.remaining(60, 128) < lengths.remaining(120, 128)
@@ -24,7 +24,7 @@ def test_the_oldest_lengths_are_forgotten():
     lengths = Lengths()
     for length in [1000] * 10 + [20] * 512:
         lengths.observe(length)
-    assert lengths.remaining(0, 10_000) == pytest.approx(0.3 * 20)
+    assert lengths.remaining(0, 10_000) == pytest.approx(0.35 * 20)
 
 
 def test_the_peak_is_that_of_growing_side_by_side():

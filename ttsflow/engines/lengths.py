@@ -13,7 +13,7 @@ __all__ = ["Lengths", "peak"]
 _KEPT = 512
 #: Part of the mean rest of a length that room is kept for. In simulation more room spares little reading and
 #: leaves seats empty (all of it: up to 1.12 of the time), less lets sequences be sent back.
-_PART = 0.3
+_PART = 0.35
 
 
 class Lengths:

@@ -27,10 +27,11 @@ MEMORY = {"memory": True}
 
 
 class Row(NamedTuple):
-    """A variant: settings of the engine, and whether the verifier keeps what it has read."""
+    """A variant: settings of the engine, whether the verifier keeps what it has read, problems in flight."""
 
     engine: Mapping[str, Any]
     cache: bool = False
+    flight: int = 1
 
 
 ROWS: Mapping[str, Row] = {
@@ -42,7 +43,12 @@ ROWS: Mapping[str, Row] = {
     "exact speculation": Row(EXACT),
     "cache": Row({}, cache=True),
     "exact": Row({**EXACT, **ORDER, **MEMORY}, cache=True),
+    # What the published loop cannot do. Its goodput is a throughput; the baseline's is one as well.
+    "exact, 4 in flight": Row({**EXACT, **ORDER, **MEMORY}, cache=True, flight=4),
 }
+
+#: Problems of a cell with several in flight, at least: with fewer, most of the time fewer are.
+FLOWING = 8
 
 #: What was published for 1.5, 2 and 14 GB of KV cache: prefix order, and with the memory split.
 SHORT = {1.5: (0.58, 1.45), 2.0: (0.13, 0.24), 14.0: (0.0, 0.05)}
@@ -61,13 +67,19 @@ def grid(pairs: list[str], sizes: list[int], problems: int | None) -> tuple[Tabl
             count = problems or max(1, min(12, 256 // n))
             base = measure(pair, n, {}, cache=False, apart=True, problems=count)
             cells = []
+            bases = {count: base}
             for name, row in ROWS.items():
-                cell = measure(pair, n, row.engine, cache=row.cache, problems=count)
-                same &= name.startswith("paper") or cell.told == base.told
+                some = count if row.flight == 1 else problems or max(FLOWING, count)
+                if some not in bases:
+                    bases[some] = measure(pair, n, {}, cache=False, apart=True, problems=some)
+                base = bases[some]
+                cell = measure(pair, n, row.engine, cache=row.cache, problems=some, flight=row.flight)
+                # Problems end in another order when several are in flight.
+                same &= name.startswith("paper") or sorted(cell.told) == sorted(base.told)
                 figures[f"{pair}_{n}_{name}"] = cell.goodput / base.goodput
                 figures[f"{pair}_{n}_{name}_distinct"] = cell.distinct / base.distinct
                 cells.append(f"{cell.goodput / base.goodput:.2f}")
-            table.add_row(pair, str(n), f"{base.goodput:.1f}", *cells)
+            table.add_row(pair, str(n), f"{bases[count].goodput:.1f}", *cells)
             print(pair, n, *cells, flush=True)
     means = {
         name: fmean(value for key, value in figures.items() if key.endswith(f"_{name}"))
@@ -120,7 +132,9 @@ def main() -> int:
         "paper between 1.2 and 5.4": 1.2 <= min(paper) <= max(paper) <= 5.4,
         "paper near 2.2 on average": abs(figures["mean_paper"] - 2.2) <= 0.4,
         "paper rises with n for 7B+1.5B": rising[-1] > rising[0],
-        "exact at least as good on average": figures["mean_exact"] >= figures["mean_paper"],
+        "exact, one at a time, at least as good on average": figures["mean_exact"] >= figures["mean_paper"],
+        "exact, 4 in flight, at least as good on average (throughput)": figures["mean_exact, 4 in flight"]
+        >= figures["mean_paper"],
         "and in distinct tokens": figures["mean_exact_distinct"] >= figures["mean_paper_distinct"],
         "exact better than paper where memory is short": figures.get("7B+1.5B_512_exact", 0.0)
         > figures.get("7B+1.5B_512_paper", 0.0),

@@ -86,10 +86,13 @@ def measure(
     apart: bool = False,
     problems: int = 2,
     kv_gib: float | None = None,
+    flight: int = 1,
 ) -> Cell:
     """Simulate one pair; ``apart`` are the copies of the baseline, ``kv_gib`` is for both KV caches.
 
-    A plan shares out what both have without one.
+    A plan shares out what both have without one. With several problems in ``flight`` the goodput is a
+    throughput: a problem then takes the seconds of all, divided by how many there are, while one by one
+    that is its own time.
     """
     generator, verifier, ours, theirs = PAIRS[pair]
     own: dict[str, Any] = {"use": "sim", "model": generator, "memory_share": ours, "paths": AIME, **engine}
@@ -113,7 +116,7 @@ def measure(
         verifier=other,
         hardware="rtx4090",
         n=n,
-        concurrency=1,
+        concurrency=flight,
     )
     setup = pipeline.setup
     if apart:

@@ -42,3 +42,14 @@ def test_copies_side_by_side_are_read_again_less_where_memory_is_short(paper):
     assert apart.told == beside.told
     assert beside.work["read_tokens"] <= 0.85 * apart.work["read_tokens"]
     assert beside.goodput > apart.goodput
+
+
+@pytest.mark.slow
+def test_four_problems_in_flight_bring_more_and_the_same_answers(paper):
+    def run(name):
+        row = paper.ROWS[name]
+        return paper.measure(PAIR, 8, row.engine, cache=row.cache, problems=8, flight=row.flight)
+
+    alone, several = run("exact"), run("exact, 4 in flight")
+    assert sorted(several.told) == sorted(alone.told)
+    assert several.goodput > 1.2 * alone.goodput

@@ -8,7 +8,7 @@ from ttsflow import Pipeline
 
 
 @pytest.mark.slow
-def test_a_tenth_less_is_read_again_at_one_and_a_half_rounds_of_memory(monkeypatch):
+def test_a_fifth_less_is_read_again_at_one_and_a_half_rounds_of_memory(monkeypatch):
     monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "benchmarks"))
     import sim_prefix_order as bench
 
@@ -18,6 +18,6 @@ def test_a_tenth_less_is_read_again_at_one_and_a_half_rounds_of_memory(monkeypat
     plain, before, told = bench.run(8, **kv, prefix_order=False)
     ordered, after, came = bench.run(8, **kv, prefix_order=True)
     assert told == came
-    assert ordered["read_tokens"] - least <= 0.9 * (plain["read_tokens"] - least)
+    assert ordered["read_tokens"] - least <= 0.8 * (plain["read_tokens"] - least)
     assert ordered["preempted"] < plain["preempted"] / 5
-    assert after <= 1.05 * before
+    assert after <= 1.02 * before

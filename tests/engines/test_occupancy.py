@@ -1,10 +1,10 @@
-"""Blocks that running requests need, against counting every block one by one."""
+"""Whole blocks that running requests read, against counting every block one by one."""
 
 import random
 
 import pytest
 
-from ttsflow.engines.occupancy import Growth, Occupancy
+from ttsflow.engines.occupancy import Occupancy
 from ttsflow.ops import EngineRequest
 from ttsflow.types import Sampling
 
@@ -18,15 +18,13 @@ def request(path, length, problem="p", name=""):
 def blocks_of(running, block):
     """Count the blocks of all running requests, where equal positions of one ancestor are one block."""
     seen = set()
-    for one, growth, ends in running:
+    for one, ends in running:
         size = len(one.prompt)
         # A block belongs to the ancestor that has decoded its last token.
         for place in range(size // block):
             last = (place + 1) * block
             depth = next(d for d, end in enumerate(ends) if last <= end)
             seen.add((one.problem, one.path[:depth], place))
-        for place in range(size // block, -(-(size + growth) // block)):
-            seen.add((one.id, place))
     return len(seen)
 
 
@@ -37,7 +35,7 @@ def test_shared_prefixes_count_once_whatever_comes_and_goes(turns):
         occupancy, running, ends_of = Occupancy(block), [], {}
         for turn in range(turns):
             if running and rng.random() < 0.45:
-                one, _, _ = running.pop(rng.randrange(len(running)))
+                one, _ = running.pop(rng.randrange(len(running)))
                 occupancy.leave(one.id)
             else:
                 problem = rng.choice("pq")
@@ -50,38 +48,26 @@ def test_shared_prefixes_count_once_whatever_comes_and_goes(turns):
                     path = (*path, rng.randint(0, 3))
                     occupancy.know(request(path, ends[-1], problem))
                 one = request(path, ends[-1], problem, f"{turn}")
-                growth = rng.randint(1, 50)
                 before = occupancy.used
-                needed = occupancy.needed(one, growth)
-                occupancy.enter(one, growth)
+                needed = occupancy.needed(one)
+                occupancy.enter(one)
                 assert occupancy.used == before + needed
-                running.append((one, growth, ends))
+                running.append((one, ends))
             assert occupancy.used == blocks_of(running, block)
-        for one, _, _ in running:
+        for one, _ in running:
             occupancy.leave(one.id)
         assert occupancy.used == 0
 
 
 def test_a_request_of_no_lineage_shares_nothing():
     occupancy = Occupancy(16)
-    occupancy.enter(request((), 32, name="a"), 1)
-    occupancy.enter(request((), 32, name="b"), 1)
-    assert occupancy.used == 6
+    assert occupancy.alone(request((), 37)) == 37
+    assert occupancy.alone(request((0,), 37)) == 5
+    occupancy.enter(request((), 32, name="a"))
+    assert occupancy.used == 0
 
 
 def test_what_is_unknown_leaves_nothing_behind():
     occupancy = Occupancy(16)
     occupancy.leave("nobody")
     assert occupancy.used == 0
-
-
-def test_growth_is_the_limit_until_something_ended_and_then_the_mean():
-    growth = Growth()
-    assert growth.expected(128) == 128
-    for length in (10, 30) * 50:
-        growth.observe(length)
-    assert 19 <= growth.expected(128) <= 21
-    assert growth.expected(8) == 8
-    for _ in range(500):
-        growth.observe(100)
-    assert growth.expected(128) == 100

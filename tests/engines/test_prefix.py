@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ttsflow.engines.prefix import order_key, replaced, shared, switches
+from ttsflow.engines.prefix import Recency, order_key, replaced, shared, switches
 
 EXAMPLE = ["ABDG", "ABDH", "ACFJ", "ABEI"]
 
@@ -51,6 +51,17 @@ def test_the_direction_alternates_with_the_depth():
     assert roots == [(2,), (1,), (0,)]
     # What was used last is used first.
     assert children[0][:1] == roots[-1]
+
+
+def test_what_was_used_last_is_met_first_and_siblings_stay_side_by_side():
+    recency = Recency()
+    for path in [(0, 0), (1, 0), (2, 0), (0, 1)]:
+        recency.ended("p", path)
+    children = [(a, b, c) for a, b in [(0, 0), (0, 1), (1, 0), (2, 0)] for c in (0, 1)]
+    order = sorted(children, key=lambda path: recency.key("p", path))
+    assert [path[:2] for path in order[::2]] == [(0, 1), (0, 0), (2, 0), (1, 0)]
+    assert [path[:2] for path in order[1::2]] == [path[:2] for path in order[::2]]
+    assert recency.key("q", (0, 0)) == ((0, 0), (0, 0))
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""How many KV blocks the running requests need, what they share counted once."""
+"""How many KV blocks the running requests read, what they share counted once."""
 
 from __future__ import annotations
 
@@ -7,35 +7,9 @@ from collections.abc import Iterator
 from ttsflow.lineage import Path
 from ttsflow.ops import EngineRequest
 
-__all__ = ["Growth", "Occupancy"]
-
-#: Share of its weight that a length keeps with every later one.
-_KEPT = 0.98
+__all__ = ["Occupancy"]
 
 Node = tuple[str, Path]
-
-
-class Growth:
-    """How long requests become: the mean of the lengths so far, the newest counting most."""
-
-    def __init__(self) -> None:
-        self._weight = self._sum = 0.0
-
-    def observe(self, tokens: int) -> None:
-        """Take in the length of a request that has ended."""
-        self._weight = self._weight * _KEPT + 1
-        self._sum = self._sum * _KEPT + tokens
-
-    def expected(self, most: int) -> int:
-        """Return the tokens to have room for: the mean, at most ``most``, and that before anything has ended.
-
-        Longer ones use what shorter ones leave. With more room, fewer are sent back and fewer run: a mean and
-        a deviation cost a fifth of the speed in simulation, half a mean brought most of the repeated reading
-        back.
-        """
-        if not self._weight:
-            return most
-        return max(1, min(most, round(self._sum / self._weight)))
 
 
 class _Used:
@@ -49,26 +23,32 @@ class _Used:
 
 
 class Occupancy:
-    """Blocks of ``block`` tokens that running requests need, by the lineage tree they are part of."""
+    """Whole blocks of ``block`` tokens that running requests read, by the lineage tree they are part of.
+
+    What a request has for itself, the rest of its prompt and what it decodes, is not among them.
+    """
 
     def __init__(self, block: int) -> None:
         self.block = block
         self.used = 0
         self._ends: dict[Node, int] = {}
         self._users: dict[Node, _Used] = {}
-        self._own: dict[str, tuple[int, list[Node]]] = {}
+        self._own: dict[str, list[Node]] = {}
 
     def know(self, request: EngineRequest) -> None:
         """Take in where a request begins, which is where its parent ends."""
         self._ends[request.problem, request.path[:-1]] = len(request.prompt)
 
-    def needed(self, request: EngineRequest, growth: int) -> int:
-        """Return the blocks that a request would need besides those in use."""
-        return sum(blocks for _, blocks in self._free(request)) + self._private(request, growth)
+    def needed(self, request: EngineRequest) -> int:
+        """Return the blocks that a request would read besides those in use."""
+        return sum(blocks for node, blocks in self._nodes(request) if node not in self._users)
 
-    def enter(self, request: EngineRequest, growth: int) -> None:
+    def alone(self, request: EngineRequest) -> int:
+        """Return the tokens of its prompt that a request shares with nothing that is known of."""
+        return len(request.prompt) % self.block if request.path else len(request.prompt)
+
+    def enter(self, request: EngineRequest) -> None:
         """Count a request that begins to run."""
-        private = self._private(request, growth)
         nodes = []
         for node, blocks in self._nodes(request):
             known = self._users.get(node)
@@ -77,14 +57,11 @@ class Occupancy:
                 self.used += blocks
             known.users += 1
             nodes.append(node)
-        self.used += private
-        self._own[request.id] = (private, nodes)
+        self._own[request.id] = nodes
 
     def leave(self, name: str) -> None:
         """Count no more what a request needed."""
-        private, nodes = self._own.pop(name, (0, []))
-        self.used -= private
-        for node in nodes:
+        for node in self._own.pop(name, ()):
             known = self._users[node]
             known.users -= 1
             if not known.users:
@@ -96,16 +73,6 @@ class Occupancy:
         self.used = 0
         for known in (self._ends, self._users, self._own):
             known.clear()
-
-    def _free(self, request: EngineRequest) -> Iterator[tuple[Node, int]]:
-        return ((node, blocks) for node, blocks in self._nodes(request) if node not in self._users)
-
-    def _private(self, request: EngineRequest, growth: int) -> int:
-        size = len(request.prompt)
-        if not request.path:
-            # One of no lineage shares nothing that is known of.
-            return -(-(size + growth) // self.block)
-        return -(-(size + growth) // self.block) - size // self.block
 
     def _nodes(self, request: EngineRequest) -> Iterator[tuple[Node, int]]:
         """Yield what a request reads, as what each of its ancestors has decoded, with the blocks of each."""

@@ -7,7 +7,7 @@ from collections.abc import Hashable, Sequence
 
 from ttsflow.lineage import Path
 
-__all__ = ["order_key", "replaced", "shared", "switches"]
+__all__ = ["Recency", "order_key", "replaced", "shared", "switches"]
 
 
 def order_key(path: Path) -> tuple[int, ...]:
@@ -17,6 +17,32 @@ def order_key(path: Path) -> tuple[int, ...]:
     walk alternates with the depth: a round begins where the one before ended, whose blocks were used last.
     """
     return tuple(-number for number in path) if len(path) % 2 else path
+
+
+class Recency:
+    """Walks of lineage trees that meet first what was used last, and so is likeliest still in the cache."""
+
+    def __init__(self) -> None:
+        self._clock = 0
+        self._used: dict[tuple[str, Path], int] = {}
+
+    def ended(self, problem: str, path: Path) -> None:
+        """Take in that a request has ended: it has used what it and its ancestors have decoded."""
+        self._clock += 1
+        for depth in range(1, len(path) + 1):
+            self._used[problem, path[:depth]] = self._clock
+
+    def key(self, problem: str, path: Path) -> tuple[tuple[int, int], ...]:
+        """Return a key that sorts the requests of a problem as such a walk; ``order_key`` breaks ties."""
+        numbers = order_key(path)
+        return tuple(
+            (-self._used.get((problem, path[:depth]), 0), number) for depth, number in enumerate(numbers, 1)
+        )
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._clock = 0
+        self._used.clear()
 
 
 def shared(one: Sequence[Hashable], other: Sequence[Hashable]) -> int:

@@ -1,8 +1,8 @@
 """Hands requests to an engine in the order of their prefixes, and no more than its KV cache holds.
 
 An engine that starts whatever fits at the moment runs out of blocks as its sequences grow, sends some back
-and reads them again. Here a request waits until it has room to grow as long as others did, where what running
-requests share counts once. Those that share a prefix go in next to each other.
+and reads them again. Here a request waits until the most that it and those that run come to need has room, by
+how long others were, where what they share counts once. Those that share a prefix go in next to each other.
 """
 
 from __future__ import annotations
@@ -12,14 +12,28 @@ import itertools
 from collections.abc import Sequence
 
 from ttsflow.engines.decorated import Decorated
-from ttsflow.engines.occupancy import Growth, Occupancy
-from ttsflow.engines.prefix import order_key
+from ttsflow.engines.lengths import Lengths, peak
+from ttsflow.engines.occupancy import Occupancy
+from ttsflow.engines.prefix import Recency
 from ttsflow.ops import EngineRequest, Progress
-from ttsflow.protocols import Engine, Paged, innermost
+from ttsflow.protocols import Engine, Leaping, Paged, innermost, leaping
 
 __all__ = ["PrefixOrdered"]
 
-_Place = tuple[int, tuple[int, ...], int]
+_Place = tuple[int, tuple[tuple[int, int], ...], int]
+
+
+class _Running:
+    """A request on the engine: its tokens that no other shares, when it began, and what was heard."""
+
+    __slots__ = ("alone", "began", "heard", "most", "request")
+
+    def __init__(self, request: EngineRequest, alone: int, began: int) -> None:
+        self.request = request
+        self.alone = alone
+        self.began = began
+        self.most = request.max_tokens
+        self.heard = 0
 
 
 class PrefixOrdered(Decorated):
@@ -30,10 +44,13 @@ class PrefixOrdered(Decorated):
         core = innermost(inner)
         self._paged: Paged | None = core if isinstance(core, Paged) else None
         self._occupancy = Occupancy(1 if self._paged is None else self._paged.block_size)
-        self._growth = Growth()
+        self._lengths = Lengths()
+        self._recency = Recency()
+        self._leaping: Leaping | None = leaping(inner)
+        self._iteration = 0
         self._waiting: list[tuple[_Place, EngineRequest]] = []
         self._held: dict[str, EngineRequest] = {}
-        self._running: dict[str, list[int]] = {}
+        self._running: dict[str, _Running] = {}
         self._arrivals = itertools.count()
         self.delayed = 0
 
@@ -43,7 +60,7 @@ class PrefixOrdered(Decorated):
             msg = f"request id {request.id!r} is in use"
             raise ValueError(msg)
         self._held[request.id] = request
-        place = (request.priority, order_key(request.path), next(self._arrivals))
+        place = (request.priority, self._recency.key(request.problem, request.path), next(self._arrivals))
         heapq.heappush(self._waiting, (place, request))
         self._occupancy.know(request)
 
@@ -61,13 +78,15 @@ class PrefixOrdered(Decorated):
         """Let in what has room, advance by one iteration and return the news."""
         self.delayed += self.crowded()
         news = self.inner.step()
+        self._iteration += 1 if self._leaping is None else self._leaping.advanced
         for item in news:
-            counted = self._running.get(item.id)
-            if counted is None:
+            one = self._running.get(item.id)
+            if one is None:
                 continue
-            counted[0] += len(item.tokens)
+            one.heard += len(item.tokens)
             if item.finish is not None:
-                self._growth.observe(counted[0])
+                self._lengths.observe(one.heard)
+                self._recency.ended(one.request.problem, one.request.path)
                 self._occupancy.leave(item.id)
                 del self._running[item.id]
         return news
@@ -83,6 +102,7 @@ class PrefixOrdered(Decorated):
         self._held.clear()
         self._running.clear()
         self._occupancy.clear()
+        self._recency.clear()
         super().reset()
 
     def fits(self, request: EngineRequest) -> bool:
@@ -105,8 +125,8 @@ class PrefixOrdered(Decorated):
                 return
             heapq.heappop(self._waiting)
             del self._held[request.id]
-            self._running[request.id] = [0]
-            self._occupancy.enter(request, self._growth.expected(request.max_tokens))
+            self._running[request.id] = self._begun(request)
+            self._occupancy.enter(request)
             self.inner.submit(request)
 
     def _has_room(self, request: EngineRequest) -> bool:
@@ -114,5 +134,17 @@ class PrefixOrdered(Decorated):
             return False
         if self._paged is None:
             return True
-        growth = self._growth.expected(request.max_tokens)
-        return self._occupancy.used + self._occupancy.needed(request, growth) <= self._paged.kv_blocks
+        running = [self._rest(one) for one in (*self._running.values(), self._begun(request))]
+        shared = self._occupancy.used + self._occupancy.needed(request)
+        return shared + peak(running, self._paged.block_size) <= self._paged.kv_blocks
+
+    def _begun(self, request: EngineRequest) -> _Running:
+        return _Running(request, self._occupancy.alone(request), self._iteration)
+
+    def _rest(self, one: _Running) -> tuple[float, int]:
+        """Return the tokens a request is taken to go on for, and those it has for itself by now.
+
+        Few requests report tokens as they come, but each decodes one in an iteration.
+        """
+        done = min(self._iteration - one.began, one.most)
+        return self._lengths.remaining(done, one.most - done), one.alone + done

@@ -12,10 +12,10 @@ import itertools
 from collections.abc import Sequence
 
 from ttsflow.engines.decorated import Decorated
-from ttsflow.engines.occupancy import Growth, Occupancy
 from ttsflow.engines.prefix import order_key
+from ttsflow.engines.room import Room
 from ttsflow.ops import EngineRequest, Progress
-from ttsflow.protocols import Engine, Paged, innermost
+from ttsflow.protocols import Engine
 
 __all__ = ["PrefixOrdered"]
 
@@ -27,33 +27,24 @@ class PrefixOrdered(Decorated):
 
     def __init__(self, inner: Engine) -> None:
         super().__init__(inner)
-        core = innermost(inner)
-        self._paged: Paged | None = core if isinstance(core, Paged) else None
-        self._occupancy = Occupancy(1 if self._paged is None else self._paged.block_size)
-        self._growth = Growth()
+        self._room = Room(inner)
         self._waiting: list[tuple[_Place, EngineRequest]] = []
         self._held: dict[str, EngineRequest] = {}
-        self._running: dict[str, list[int]] = {}
         self._arrivals = itertools.count()
         self.delayed = 0
 
     def submit(self, request: EngineRequest) -> None:
         """Queue a request; its id must be new."""
-        if request.id in self._held or request.id in self._running:
+        if request.id in self._held or request.id in self._room:
             msg = f"request id {request.id!r} is in use"
             raise ValueError(msg)
         self._held[request.id] = request
         place = (request.priority, order_key(request.path), next(self._arrivals))
         heapq.heappush(self._waiting, (place, request))
-        self._occupancy.know(request)
 
     def abort(self, ids: Sequence[str]) -> None:
         """End requests now; no news of them follows."""
-        inside = []
-        for name in ids:
-            if self._held.pop(name, None) is None and self._running.pop(name, None) is not None:
-                self._occupancy.leave(name)
-                inside.append(name)
+        inside = [name for name in ids if self._held.pop(name, None) is None and self._room.leave(name)]
         if inside:
             self.inner.abort(inside)
 
@@ -62,14 +53,7 @@ class PrefixOrdered(Decorated):
         self.delayed += self.crowded()
         news = self.inner.step()
         for item in news:
-            counted = self._running.get(item.id)
-            if counted is None:
-                continue
-            counted[0] += len(item.tokens)
-            if item.finish is not None:
-                self._growth.observe(counted[0])
-                self._occupancy.leave(item.id)
-                del self._running[item.id]
+            self._room.hear(item)
         return news
 
     def counters(self) -> dict[str, float]:
@@ -81,13 +65,11 @@ class PrefixOrdered(Decorated):
         self.delayed = 0
         self._waiting.clear()
         self._held.clear()
-        self._running.clear()
-        self._occupancy.clear()
+        self._room.clear()
         super().reset()
 
     def fits(self, request: EngineRequest) -> bool:
         """Whether a request would be let in at once, and none would have to wait for it."""
-        self._occupancy.know(request)
         return not self.crowded() and self._has_room(request)
 
     def crowded(self) -> bool:
@@ -101,18 +83,12 @@ class PrefixOrdered(Decorated):
             if self._held.get(request.id) is not request:
                 heapq.heappop(self._waiting)
                 continue
-            if self._running and not self._has_room(request):
+            if len(self._room) and not self._has_room(request):
                 return
             heapq.heappop(self._waiting)
             del self._held[request.id]
-            self._running[request.id] = [0]
-            self._occupancy.enter(request, self._growth.expected(request.max_tokens))
+            self._room.enter(request)
             self.inner.submit(request)
 
     def _has_room(self, request: EngineRequest) -> bool:
-        if len(self._running) >= self.capacity:
-            return False
-        if self._paged is None:
-            return True
-        growth = self._growth.expected(request.max_tokens)
-        return self._occupancy.used + self._occupancy.needed(request, growth) <= self._paged.kv_blocks
+        return len(self._room) < self.capacity and self._room.has(request)

@@ -8,8 +8,8 @@ from ttsflow.protocols import Engine, Paged, innermost
 
 __all__ = ["EarlyRoom", "Room"]
 
-#: Chance above which a request counts as one that comes.
-_LIKELY = 0.5
+#: Chance above which a request counts as one that comes, as seen in simulation.
+_LIKELY = 0.7
 
 
 class Room:
@@ -77,7 +77,7 @@ class Room:
 class EarlyRoom:
     """What requests that nobody has asked for may take of the KV cache of ``engine``; None: all of it.
 
-    Those that are likelier than not to be asked for have their place beside what runs and what waits: later
+    Those that are very likely to be asked for have their place beside what runs and what waits: later
     they would need it anyway. Others must leave the prefixes of all that may be asked for as well, which an
     engine throws out first as the longest unused.
     """

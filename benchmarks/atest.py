@@ -9,14 +9,17 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import tempfile
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from statistics import fmean
 from typing import NamedTuple
 
 from common import finish
 from rich.table import Table
 
+from ttsflow import cli
 from ttsflow.composing.assemble import assemble
 from ttsflow.config import compose
 from ttsflow.engines import warm
@@ -58,11 +61,24 @@ class Steps:
         self._last = now
 
 
-def run(strategy: str, unit: str, budget: float, level: float, problems: int) -> Told:
-    """Run once under a load."""
+def profile(folder: Path, unit: str, levels: Sequence[float], problems: int) -> Path:
+    """Return the file of a calibration under these loads, as the command line makes it."""
+    file = folder / f"{unit}.json"
+    loads = [str(level) for level in levels]
+    words = ["--unit", unit, "--problems", str(problems), "--loads", *loads, "-o", str(file)]
+    if cli.main(["calibrate", *TASK, f"task.size={problems}", "load=cpu", *METER, *words]):
+        raise SystemExit(f"the calibration in {unit} failed.")
+    return file
+
+
+def run(
+    strategy: str, unit: str, budget: float, level: float, problems: int, *, file: Path | None = None
+) -> Told:
+    """Run once under a load; ``file`` is the profile of a calibration."""
     words = [
         *TASK,
         f"strategy={strategy}",
+        *([] if file is None else [f"strategy.profile={file}"]),
         f"task.size={problems}",
         "concurrency=1",
         "load=cpu",
@@ -95,10 +111,19 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--levels", type=float, nargs="+", default=[0.0, 0.5, 0.9])
     parser.add_argument("--problems", type=int, default=12)
-    parser.add_argument("--strategies", nargs="+", default=["atest_online", "atest_reserve"])
+    parser.add_argument("--strategies", nargs="*", default=["atest_online", "atest_reserve"])
+    parser.add_argument(
+        "--calibrated", type=int, metavar="N", help="atest_calibrated too, by a profile of N questions"
+    )
     parser.add_argument("--share", type=float, default=1.2, help="the budget, in questions of four samples")
     arguments = parser.parse_args()
     seconds, joules = reference()
+    profiles: dict[str, Path] = {}
+    if arguments.calibrated:
+        folder = Path(tempfile.mkdtemp())
+        for unit in ("seconds", "joules"):
+            profiles[unit] = profile(folder, unit, arguments.levels, arguments.calibrated)
+        arguments.strategies.append("atest_calibrated")
     table = Table(title="ATEST on this CPU", title_justify="left")
     for name in ("strategy", "unit", "load", "samples", "deferred", "accuracy", "spent", "budget", "a step"):
         table.add_column(name, justify="right" if name not in {"strategy", "unit"} else "left")
@@ -107,7 +132,8 @@ def main() -> int:
         for unit, each in (("seconds", seconds), ("joules", joules)):
             budget = round(arguments.share * each * arguments.problems, 1)
             for level in arguments.levels:
-                told = run(strategy, unit, budget, level, arguments.problems)
+                file = profiles[unit] if strategy == "atest_calibrated" else None
+                told = run(strategy, unit, budget, level, arguments.problems, file=file)
                 found.setdefault((strategy, unit), []).append(told)
                 table.add_row(
                     strategy,

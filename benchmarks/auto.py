@@ -196,7 +196,13 @@ def follow(
 
 
 def through(
-    questions: Sequence[Asked], recordings: Mapping[str, Recording], budget: float, reward: str, seed: int
+    questions: Sequence[Asked],
+    recordings: Mapping[str, Recording],
+    budget: float,
+    reward: str,
+    *,
+    seed: int,
+    concurrency: int,
 ) -> list[Outcome]:
     """Return what comes of the same questions with ``strategy=auto``, the driver and ``replay``."""
     words = {name: [str(cost), *(IN_ORDER | BY_LENGTH)[name]] for name, cost in ARMS.items()}
@@ -209,7 +215,7 @@ def through(
             reward=reward,
             budget=budget * len(questions),
             seed=seed,
-            concurrency=1,
+            concurrency=concurrency,
         )
     # The chance by the votes is nothing that a result has.
     return [Outcome(float(correct), math.nan, tokens) for correct, tokens in found]
@@ -266,6 +272,7 @@ def main() -> int:
         "--budgets", type=float, nargs="+", default=[4.0, 8.0], help="mean samples a question"
     )
     parser.add_argument("--driven", type=int, default=0, help="streams that also go through the driver")
+    parser.add_argument("--concurrency", type=int, default=1, help="questions in flight, driven")
     parser.add_argument("--models", nargs="+", default=MODELS, choices=MODELS)
     parser.add_argument("--plain", action="store_true", help="also the largest budget without nested rewards")
     arguments = parser.parse_args()
@@ -291,7 +298,14 @@ def main() -> int:
             runs = [
                 (
                     asked,
-                    through(asked, recordings, budget * one, reward, seed)
+                    through(
+                        asked,
+                        recordings,
+                        budget * one,
+                        reward,
+                        seed=seed,
+                        concurrency=arguments.concurrency,
+                    )
                     if whole
                     else follow(asked, budget * one, reward, seed, nested=nested),
                 )

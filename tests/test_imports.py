@@ -35,7 +35,7 @@ LAYERS = (
     "composing.session",
     "config driver.settle driver.verifying driver.rounds driver.pacing driver.controlling driver.choosing",
     "driver.ahead summary driver.ends composing.arguments runs.progress",
-    "driver.engines driver.decoding",
+    "driver.engines driver.decoding driver.resting",
     "driver.limiting",
     "driver.loop listing",
     "session display testing",

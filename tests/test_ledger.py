@@ -40,6 +40,50 @@ def test_tokens_of_running_requests_count_at_once():
     assert account.underway() == Usage(output=3)
 
 
+def test_many_accounts_are_added_up_as_one_after_the_other():
+    book = ledger()
+    for place in range(1, 6):
+        account = book.account(0.5 * place)
+        account.output, account.running, account.prompt, account.requests = place, 2 * place, 7, 1
+        account.live = place % 2
+        account.joules = None if place == 3 else 0.25 * place
+        if place == 5:
+            account.books("other").output = 3
+            account.output += 3
+        one = sum((each.usage(9.0) for each in book.open), book.closed)
+        assert book.total(9.0) == one
+    assert book.total(9.0).engines
+
+
+def test_what_is_underway_is_looked_up_anew_when_it_has_changed():
+    account = ledger().account(0.0)
+    assert account.underway() == Usage()
+    account.live, account.live_prompt, account.running = 2, 9, 3
+    assert account.underway() == Usage(prompt=9, output=3, requests=2)
+    account.running = 5
+    assert account.underway() == Usage(prompt=9, output=5, requests=2)
+    account.live = account.live_prompt = account.running = 0
+    assert account.underway() == Usage()
+
+
+def test_what_rests_is_spent_and_nothing_of_it_is_looked_at():
+    book = ledger()
+    first, second = book.account(0.0), book.account(0.0)
+    first.output, second.output = 7, 5
+    book.quote(first, 1, 0.0, 0.0, known={"tokens": 15.0})
+    book.rest(first, 1.0)
+    assert book.open == [second]
+    assert not first.reserved
+    assert book.total(1.0).output == 12
+    book.wake(first)
+    book.wake(second)
+    assert book.open == [second, first]
+    assert book.total(3.0) == Usage(output=12, seconds=6.0)
+    book.rest(first, 3.0)
+    assert book.close(first, 4.0) == Usage(output=7, seconds=4.0)
+    assert book.total(4.0) == Usage(output=12, seconds=8.0)
+
+
 def test_a_closed_account_keeps_its_time_and_stays_in_the_total():
     book = ledger()
     first, second = book.account(0.0), book.account(1.0)
@@ -201,10 +245,10 @@ def test_what_is_left_of_a_run_is_what_others_have_not_set_aside():
     first, second = book.account(0.0), book.account(0.0)
     spend(book, first, samples=1, tokens=5)
     book.quote(first, 1, 0.0, 0.0, known={"tokens": 15.0})
-    assert book.left(first, "tokens", 0.0, 0.0) == 95
-    assert book.left(second, "tokens", 0.0, 0.0) == 80
+    assert book.funds(first, 0.0, 0.0).left["tokens"] == 95
+    assert book.funds(second, 0.0, 0.0).left["tokens"] == 80
     book.quote(second, 0, 0.0, 0.0)
-    assert book.left(second, "tokens", 0.0, 0.0) == 80, "asking changes nothing"
+    assert book.funds(second, 0.0, 0.0).left["tokens"] == 80, "asking changes nothing"
 
 
 def test_with_a_meter_joules_start_at_nothing_and_without_one_they_are_unknown():

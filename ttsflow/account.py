@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from operator import attrgetter
+
 from ttsflow.types import EngineTokens, Usage
 
-__all__ = ["Account", "EngineBooks"]
+__all__ = ["Account", "EngineBooks", "added"]
 
 
 class EngineBooks:
@@ -29,6 +32,7 @@ class Account:
     """
 
     __slots__ = (
+        "_underway",
         "aborted",
         "adopted",
         "cached",
@@ -69,6 +73,7 @@ class Account:
         self.reserved: dict[str, float] = {}
         self.stopped: str | None = None
         self.early: str | None = None
+        self._underway: tuple[tuple[int, ...], Usage] = (), _NOTHING
 
     def usage(self, now: float) -> Usage:
         """Return what is spent by now; tokens of running requests count as output."""
@@ -108,15 +113,58 @@ class Account:
 
     def underway(self) -> Usage:
         """Return the part of the usage that belongs to requests still running."""
-        none = None if self.joules is None else 0.0
-        engines = tuple(
-            EngineTokens(name, one.live_prompt, output=one.running, requests=one.live)
-            for name, one in sorted(self.further.items())
-        )
-        return Usage(
-            prompt=self.live_prompt,
-            output=self.running,
-            requests=self.live,
-            joules=none,
-            engines=engines,
-        )
+        if not (self.live or self.running or self.live_prompt):
+            return _NOTHING if self.joules is None else _METERED
+        # Others ask many times between two steps.
+        key = self.live_prompt, self.running, self.live
+        if self.further or self._underway[0] != key:
+            none = None if self.joules is None else 0.0
+            engines = tuple(
+                EngineTokens(name, one.live_prompt, output=one.running, requests=one.live)
+                for name, one in sorted(self.further.items())
+            )
+            part = Usage(
+                prompt=self.live_prompt,
+                output=self.running,
+                requests=self.live,
+                joules=none,
+                engines=engines,
+            )
+            self._underway = key, part
+        return self._underway[1]
+
+
+_NOTHING, _METERED = Usage(), Usage(joules=0.0)
+
+_SUMMED = (
+    "prompt",
+    "cached",
+    "output",
+    "aborted",
+    "dropped",
+    "adopted",
+    "reused",
+    "verifier",
+    "serial",
+    "requests",
+    "engine_steps",
+)
+_counts = attrgetter(*_SUMMED, "running")
+
+
+def added(start: Usage, accounts: Iterable[Account], now: float) -> Usage:
+    """Return ``start`` and the usage of all ``accounts`` by now, in one: a run asks for it at every step."""
+    held = list(accounts)
+    if any(account.further for account in held):
+        return sum((account.usage(now) for account in held), start)
+    if not held:
+        return start
+    *sums, running = map(sum, zip(*map(_counts, held), strict=True))
+    counts = {name: getattr(start, name) + more for name, more in zip(_SUMMED, sums, strict=True)}
+    counts["output"] += running
+    seconds, joules = start.seconds, start.joules
+    for account in held:
+        seconds += (now if account.ended is None else account.ended) - account.started
+        if account.joules is not None:
+            joules = account.joules if joules is None else joules + account.joules
+    return Usage(**counts, seconds=seconds, joules=joules, engines=start.engines)

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from ttsflow.ops import Offer
 
-__all__ = ["Asking", "Controller", "ControllerPart"]
+__all__ = ["Asking", "Controller", "ControllerPart", "Listening", "UnderWay"]
+
+
+class UnderWay(NamedTuple):
+    """``begun`` questions, the one that asks included, have cost ``gone`` so far, that one ``spent``."""
+
+    begun: int = 1
+    gone: float = 0.0
+    spent: float = 0.0
 
 
 class Asking(NamedTuple):
@@ -17,7 +25,9 @@ class Asking(NamedTuple):
     spent nor set aside for others, in the controller's unit. ``ahead`` problems have no sample yet, this one
     included where it has none. ``load`` is that of others, between 0 and 1.
 
-    ``begun`` questions are under way, this one included, and have cost ``gone`` so far, this one ``spent``.
+    ``held`` questions have samples and wait until no other waits for its first one (``ttsflow.ops.Wait``),
+    this one included when it goes on after that. ``under_way`` tells of the questions that have begun and not
+    ended; they are added up when it is called.
     """
 
     samples: int
@@ -26,9 +36,8 @@ class Asking(NamedTuple):
     limit: float
     ahead: int
     load: float
-    begun: int = 1
-    gone: float = 0.0
-    spent: float = 0.0
+    held: int = 0
+    under_way: Callable[[], UnderWay] = UnderWay
 
 
 @runtime_checkable
@@ -57,6 +66,15 @@ class Controller(Protocol):
 
     def state(self) -> Mapping[str, Any]:
         """Return what it has learnt, as plain numbers."""
+        ...
+
+
+@runtime_checkable
+class Listening(Protocol):
+    """A controller that also hears how far the samples of a problem agree (``ttsflow.ops.Tally``)."""
+
+    def agreed(self, drawn: int, more: int, fresh: int) -> None:
+        """Take in that ``more`` samples, after ``drawn``, brought ``fresh`` answers not seen before."""
         ...
 
 

@@ -4,18 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
-from ttsflow.account import Account
+from ttsflow.account import Account, added
 from ttsflow.budget import Budget
 from ttsflow.ops import Quotation
 from ttsflow.protocols import CostModel
 from ttsflow.types import EngineTokens, Usage
 
-__all__ = ["Account", "Budget", "Ledger"]
+__all__ = ["Account", "Budget", "Funds", "Ledger"]
 
 _FAR = 1 << 20
 _GOING_ON = Usage(output=1, serial=1, engine_steps=1, seconds=1.0, joules=1.0)
 """What a running request adds to at every step."""
+
+
+class Funds(NamedTuple):
+    """What a run has spent, and by unit what is neither spent nor set aside for other problems than one."""
+
+    spent: Usage
+    left: Mapping[str, float]
 
 
 class Ledger:
@@ -27,6 +35,8 @@ class Ledger:
         self.budget = budget
         self.metered = metered
         self.open: list[Account] = []
+        #: What those at rest have spent, which is in ``closed`` meanwhile.
+        self._resting: dict[Account, Usage] = {}
         self.nothing = Usage(joules=0.0 if metered else None)
         self.closed = self.nothing
         #: What passes while a sequence grows, and nobody knows beforehand.
@@ -41,8 +51,23 @@ class Ledger:
         self.open.append(account)
         return account
 
+    def rest(self, account: Account, now: float) -> None:
+        """Take a problem that waits for long, and has nothing under way, out of what is looked at."""
+        account.reserved.clear()
+        account.quoted = 0
+        self.open.remove(account)
+        self._resting[account] = account.usage(now)
+        self.closed = self.closed + self._resting[account]
+
+    def wake(self, account: Account) -> None:
+        """Take a problem in again, if it was at rest."""
+        if account in self._resting:
+            self.closed = self.closed.less(self._resting.pop(account))
+            self.open.append(account)
+
     def close(self, account: Account, now: float) -> Usage:
         """Close an account and return its usage."""
+        self.wake(account)
         account.ended = now
         account.reserved.clear()
         usage = account.usage(now)
@@ -54,7 +79,7 @@ class Ledger:
 
     def total(self, now: float) -> Usage:
         """Return the usage of the whole run by now (``seconds`` is a sum over problems)."""
-        return sum((account.usage(now) for account in self.open), self.closed)
+        return added(self.closed, self.open, now)
 
     def settle(self, account: Account, samples: int) -> None:
         """Count samples that have ended; what was reserved for them is now spent."""
@@ -129,40 +154,44 @@ class Ledger:
         started: float,
         *,
         known: Mapping[str, float] | None = None,
+        funds: Funds | None = None,
     ) -> Quotation:
         """Return price and funds for ``samples`` more samples, and reserve their price.
 
         What other problems have reserved is not left to this one, so that many in flight cannot
-        overspend together. ``known`` are prices, by unit, that somebody knows better than this run's mean.
+        overspend together. ``known`` are prices, by unit, that somebody knows better than this run's mean,
+        ``funds`` those of this moment where they were looked up before.
         """
         account.reserved.clear()
         account.quoted = 0
-        usage, total = account.usage(now), self._run_usage(now, started)
+        usage, (total, free) = account.usage(now), funds or self.funds(account, now, started)
+        known = known or {}
+        missing = {*self.budget.problem, *self.budget.run} - {*known} if samples and self._samples else set()
         price: dict[str, float] = {}
-        if self._samples:
+        if missing:
             ended = total.less(sum((other.underway() for other in self.open), self.nothing))
             price = {
                 unit: model(ended) / self._samples * samples
                 for unit, model in self.costs.items()
-                if samples and unit in {*self.budget.problem, *self.budget.run}
+                if unit in missing
             }
-        price |= known or {}
+        price |= known
         left: dict[str, float] = {}
         limits: dict[str, float] = {}
         for unit, limit in self.budget.problem.items():
             left[unit], limits[unit] = limit - self.costs[unit](usage), limit
         for unit, limit in self.budget.run.items():
-            funds = self._left(account, unit, total)
-            if funds < left.get(unit, float("inf")):
-                left[unit], limits[unit] = funds, limit
-        if all(price.get(unit, 0.0) <= funds for unit, funds in left.items()):
+            if free[unit] < left.get(unit, float("inf")):
+                left[unit], limits[unit] = free[unit], limit
+        if all(price.get(unit, 0.0) <= amount for unit, amount in left.items()):
             account.reserved.update(price)
             account.quoted = samples
         return Quotation(price, left, limits, usage)
 
-    def left(self, account: Account, unit: str, now: float, started: float) -> float:
-        """Return what of the run's limit is neither spent nor set aside for problems other than this one."""
-        return self._left(account, unit, self._run_usage(now, started))
+    def funds(self, account: Account, now: float, started: float) -> Funds:
+        """Return what the run has spent, and what of its limits is left to this problem."""
+        total = self._run_usage(now, started)
+        return Funds(total, {unit: self._left(account, unit, total) for unit in self.budget.run})
 
     def low(self, account: Account, now: float, started: float) -> str | None:
         """Return how little would be left after a problem that begins, where that is less than the reserve.

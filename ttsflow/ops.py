@@ -151,14 +151,16 @@ class Quote:
     """Ask what ``samples`` more samples would cost and what is left; reply: ``Quotation``.
 
     ``reserve`` is the share of a limit below which the stage takes its funds for low. ``by`` is the part of a
-    controller that is asked as well; its word is the ``offer`` of the reply. ``timed`` asks how long so many
-    more samples take, and sets nothing aside for them.
+    controller that is asked as well; its word is in the ``offers`` of the reply. ``also`` are numbers of
+    samples that it is asked about before that, at the same funds; nothing is set aside for them. ``timed``
+    asks how long so many more samples take, and sets nothing aside for them.
     """
 
     samples: int = 0
     reserve: float = 0.0
     by: ControllerPart | None = None
     timed: int = 0
+    also: tuple[int, ...] = ()
 
 
 class Offer(NamedTuple):
@@ -166,7 +168,9 @@ class Offer(NamedTuple):
 
     ``price`` is the expected cost in ``unit``, ``margin`` what it may be above that; both are None and 0
     while nothing is known. Samples that promise less stability for a unit of cost than ``rate`` are not worth
-    it. ``refused`` says why they are not granted, whatever they are worth; None when they are.
+    it. ``refused`` says why they are not granted, whatever they are worth; None when they are. ``alpha`` is
+    the concentration of the urn that foresees votes, where the controller learns it (``Tally``). ``later``:
+    what is refused may be granted when no problem waits for a first sample any more (``Wait``).
     """
 
     unit: str
@@ -174,6 +178,8 @@ class Offer(NamedTuple):
     margin: float = 0.0
     rate: float = 0.0
     refused: str | None = None
+    alpha: float | None = None
+    later: bool = False
 
     @property
     def expected(self) -> float | None:
@@ -182,20 +188,45 @@ class Offer(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class Tally:
+    """Tell the controller ``by`` how far samples agree; reply: None.
+
+    ``more`` samples, drawn after ``drawn`` of the problem, brought ``fresh`` answers not seen before. One
+    without an answer counts as an answer that nobody shares.
+    """
+
+    by: ControllerPart
+    drawn: int
+    more: int
+    fresh: int
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Wait until no problem waits for its first sample any more; reply: None, then.
+
+    ``by`` is the controller that refused samples until ``later``. Meanwhile other problems are begun in the
+    place of this one. At the end those that wait go on in the order of the problems.
+    """
+
+    by: ControllerPart
+
+
+@dataclass(frozen=True, slots=True)
 class Quotation:
     """Prices and funds by budget unit. A unit without a limit is absent from ``left`` and ``limit``.
 
     ``price`` is the expected cost of the samples asked for, from the mean over this run so far; a
-    unit is absent from it until something was measured. ``spent`` is the problem's usage so far. ``offer`` is
-    that of the controller that was asked. ``takes`` are the seconds, with a margin, that the samples of
-    ``timed`` take from now on; None before the first have ended.
+    unit is absent from it until something was measured. ``spent`` is the problem's usage so far. ``offers``
+    are those of the controller that was asked, by samples. ``takes`` are the seconds, with a margin, that the
+    samples of ``timed`` take from now on; None before the first have ended.
     """
 
     price: Mapping[str, float]
     left: Mapping[str, float]
     limit: Mapping[str, float]
     spent: Usage
-    offer: Offer | None = None
+    offers: Mapping[int, Offer] = field(default_factory=dict)
     takes: float | None = None
 
     def short(self, asked: Quote) -> str | None:
@@ -266,7 +297,7 @@ class Note:
     data: Mapping[str, Any] = field(default_factory=dict)
 
 
-Op = Generate | Score | Fork | Quote | Choose | Learn | Note
+Op = Generate | Score | Fork | Quote | Tally | Wait | Choose | Learn | Note
 
 
 # --- between driver and watches -------------------------------------------------------------------

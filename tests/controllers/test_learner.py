@@ -9,11 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ttsflow.controllers import learner as learning
 from ttsflow.controllers.arm_costs import ArmCosts
 from ttsflow.controllers.cells import EDGES, cell_of
 from ttsflow.controllers.effects import _QUESTION, _REST, Effects
 from ttsflow.controllers.learner import Learner
-from ttsflow.controllers.price import Taken, climb, hull
+from ttsflow.controllers.price import Funds, Taken, climb, hull
 from ttsflow.errors import ConfigError
 
 ARMS = {"single": 1.0, "four": 4.0, "eight": 8.0, "odd": 6.0}
@@ -59,7 +60,7 @@ def test_posterior_means_converge_to_the_true_means_and_costs():
 @pytest.mark.slow
 def test_the_posterior_is_that_of_the_model_worked_out_in_full():
     prior, spread, cell_spread = np.array([0.0, 0.04, 0.06]), 0.05, 0.03
-    effects = Effects(prior, spread, cell_spread, 1.0)
+    effects = Effects(prior, spread, cell_spread)
     rng, told = random.Random(1), []
     for cell in range(2):
         effects.grow()
@@ -176,6 +177,70 @@ def test_spending_tracks_the_budget():
         learner.learn(arm, WORDS, float(rng.random() < TRUE["words"][arm]), ARMS[arm])
         left -= ARMS[arm]
     assert 0 <= left < 20
+
+
+def test_draws_narrow_as_the_questions_to_come_get_fewer():
+    learner = Learner(ARMS, questions=1000)
+    for _ in range(3):
+        learner.learn("four", MATHS, 1.0, 4.0, also={"single": (1.0, 1.0)})
+    means = learner.rewards(MATHS)
+    best, seen = max(means, key=means.get), []
+    for questions_left in (1.0, 0.01, 0.0):
+        picks = [
+            learner.choose(MATHS, 1.0, random.Random(s), questions_left=questions_left) for s in range(80)
+        ]
+        seen.append(picks.count(best))
+    assert seen == sorted(seen)
+    assert seen[0] < seen[-1]
+    # What a draw is narrowed by is the share of questions to come: one to come and three seen is a quarter.
+    last = Learner.from_state(learner.state(), questions=1)
+    alike = Learner.from_state({**learner.state(), "seen": 0}, questions=1, boldness=learner.boldness / 4)
+    for seed in range(40):
+        one, other = (of.choose(MATHS, 1.0, random.Random(seed)) for of in (last, alike))
+        assert one == other
+
+
+def out_of_funds(margin, runs, monkeypatch):
+    """Return how many questions of so many runs began with less than the cheapest arm then cost."""
+    monkeypatch.setattr(learning, "_SURE", margin)
+    lost = 0
+    for seed in range(runs):
+        learner, rng, left = Learner(ARMS, budget=160.0, questions=40), random.Random(seed), 160.0
+        for place in range(40):
+            arm = learner.choose(MATHS, max(0.0, left / 160), rng, questions_left=1 - place / 40)
+            cost = ARMS[arm] * rng.choice((0.4, 0.8, 1.8))
+            lost += cost > left
+            left -= min(cost, left)
+            learner.learn(arm, MATHS, float(rng.random() < TRUE["maths"][arm]), cost)
+    return lost
+
+
+@pytest.mark.slow
+def test_the_last_questions_are_not_left_without_funds_where_costs_vary(monkeypatch):
+    without, kept = (out_of_funds(margin, 20, monkeypatch) for margin in (0.0, learning._SURE))
+    assert kept <= without / 4
+    assert without >= 8
+
+
+def test_funds_cover_a_cost_with_a_margin_for_this_question_and_those_after():
+    # 4 for this one and 9 for those after; sqrt(9 + 16) = 5 of margin, times a half.
+    assert Funds(15.5, after=9, each=1.0, margin=0.5).cover(4.0)
+    assert not Funds(15.4, after=9, each=1.0, margin=0.5).cover(4.0)
+    assert Funds(math.inf).cover(1e300)
+    assert not Funds(0.0).cover(1e-300)
+
+
+def test_the_deviation_of_costs_is_a_share_of_what_was_expected():
+    costs = ArmCosts(np.array([1.0, 4.0]))
+    costs.grow()
+    assert costs.deviation(costs.estimate()) == 0.0
+    for part in (0.5, 1.5) * 2000:
+        for arm, cost in enumerate((10.0, 40.0)):
+            costs.learn(0, arm, cost * part)
+    assert costs.deviation(costs.estimate()) == pytest.approx(0.5, abs=1e-3)
+    again = ArmCosts(np.array([1.0, 4.0]))
+    again.load(costs.state(), 1)
+    assert again.deviation(again.estimate()) == costs.deviation(costs.estimate())
 
 
 def test_before_any_cost_a_budget_is_kept_safe():

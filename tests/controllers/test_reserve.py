@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from ttsflow.control import Asking, Controller, ControllerPart
 from ttsflow.controllers.prices import Prices
 from ttsflow.controllers.reserve import Reserve
-from ttsflow.errors import ConfigError
+from ttsflow.errors import ConfigError, DataError
 from ttsflow.strategies.climbing import plan
 
 #: A sample costs 10 at no load and 30 at full load, with nothing above it.
@@ -199,3 +199,47 @@ def test_what_it_has_learnt_goes_on_in_another_run(tmp_path):
     assert second.state()["prices"] == first.state()["prices"]
     ours, theirs = (one.offer(asking(2, load=0.5)) for one in (first, second))
     assert (theirs.price, theirs.margin) == (ours.price, ours.margin)
+
+
+def test_it_learns_how_far_samples_agree_and_tells_ladders():
+    controller = opened()
+    assert controller.offer(asking(first=True)).alpha == 1.0
+    for _ in range(200):
+        controller.agreed(0, 1, 1)
+        controller.agreed(1, 3, 0)
+    assert controller.offer(asking(2)).alpha < 0.1
+    fixed = opened(alpha=2.0)
+    fixed.agreed(0, 8, 1)
+    assert fixed.offer(asking(first=True)).alpha == 2.0
+
+
+def test_how_far_samples_agree_goes_on_in_another_run(tmp_path):
+    first = opened(prices=Prices())
+    for _ in range(30):
+        first.observe(4, 0.0, 40.0)
+        first.agreed(0, 4, 1)
+    path = tmp_path / "learnt.json"
+    path.write_text(json.dumps(first.state()))
+    second = Reserve(prices=Prices(start=str(path))).open("tokens")
+    assert second.state()["agreement"] == first.state()["agreement"]
+    # A file of a run that did not learn it, and one that is damaged.
+    path.write_text(json.dumps({key: value for key, value in first.state().items() if key != "agreement"}))
+    assert Reserve(prices=Prices(start=str(path))).open("tokens").state()["agreement"]["alpha"] == 1.0
+    path.write_text(json.dumps(dict(first.state()) | {"agreement": {"fresh": -1}}))
+    with pytest.raises(DataError, match="how far samples agree"):
+        Reserve(prices=Prices(start=str(path))).open("tokens")
+
+
+def test_what_touches_the_reserve_is_granted_later_and_what_is_not_there_never():
+    controller = opened()
+    assert controller.offer(asking(2, left=1019.0)).later
+    assert not controller.offer(asking(2, left=19.0)).later
+    assert not controller.offer(asking(2, left=1020.0)).later
+    assert not opened(wait=False).offer(asking(2, left=1019.0)).later
+
+
+def test_the_rate_leaves_their_part_to_those_that_wait():
+    alone, beside = opened(), opened()
+    one = alone.offer(Asking(1, True, 1000.0, 4000.0, 40, 0.0)).rate
+    two = beside.offer(Asking(1, True, 1000.0, 4000.0, 40, 0.0, held=30)).rate
+    assert two > one

@@ -4,7 +4,7 @@ import pytest
 
 from ttsflow.composing.assemble import assemble
 from ttsflow.config import compose
-from ttsflow.control import Asking
+from ttsflow.control import Asking, UnderWay
 from ttsflow.controllers.prices import Prices
 from ttsflow.controllers.shares import Shares
 from ttsflow.errors import ConfigError
@@ -15,7 +15,7 @@ TEN = Prices(prior=(0.0, 10.0, 0.0, 0.0), beta=0.0)
 
 
 def asking(samples, *, left, ahead=0, first=False, begun=1, gone=0.0, spent=0.0, load=0.0):
-    return Asking(samples, first, left, 1000.0, ahead, load, begun, gone, spent)
+    return Asking(samples, first, left, 1000.0, ahead, load, under_way=lambda: UnderWay(begun, gone, spent))
 
 
 def refused(prices=TEN, **words):

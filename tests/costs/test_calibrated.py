@@ -36,6 +36,20 @@ def test_what_was_written_is_read(file):
     assert json.loads(file.read_text())["version"] == 1
 
 
+def test_a_profile_may_tell_how_far_samples_agree_and_older_ones_do_not(tmp_path):
+    told = {"alpha": 0.5, "fresh": 3.0, "draws": [[1, 9.0]]}
+    path = tmp_path / "with.json"
+    path.write_text(dataclasses.replace(PROFILE, agreement=told).dumped())
+    assert read_calibration(str(path), "joules", "profile").agreement == told
+    saved = json.loads(path.read_text())
+    del saved["agreement"]
+    path.write_text(json.dumps(saved))
+    assert read_calibration(str(path), "joules", "profile").agreement is None
+    path.write_text(json.dumps(saved | {"agreement": "much"}))
+    with pytest.raises(DataError, match="how far samples agree is a mapping"):
+        read_calibration(str(path), "joules", "profile")
+
+
 def test_a_price_is_a_line_in_samples_and_in_load():
     assert PROFILE.price(3, 0.5) == 10 + 20 * 3 + 5 * 0.5 + 40 * 3 * 0.5
 
@@ -79,7 +93,11 @@ def test_a_file_that_is_wrong_says_what_is_and_what_to_do(change, kind, message,
     assert "ttsflow calibrate" in str(caught.value)
 
 
-@pytest.mark.parametrize("name", [field.name for field in dataclasses.fields(Calibration)])
+#: What every file has; older ones say nothing of agreement.
+PIECES = [field.name for field in dataclasses.fields(Calibration) if field.name != "agreement"]
+
+
+@pytest.mark.parametrize("name", PIECES)
 def test_a_file_that_lacks_a_piece_names_it(name, file):
     saved = json.loads(file.read_text())
     del saved[name]

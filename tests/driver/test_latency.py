@@ -43,9 +43,11 @@ def alone(takes, latency, *, spent=0.0, **settings):
     def answer(op):
         nonlocal spent
         if isinstance(op, Quote):
-            asked.append((op.samples, op.timed))
-            offer = Offer("tokens", 0.2 + 0.001 * op.samples, rate=1.0) if op.by is not None else None
-            return Quotation({}, {}, {}, Usage(seconds=spent), offer, takes(op.timed) if op.timed else None)
+            counts = (*op.also, op.samples)
+            asked.extend((count, op.timed) for count in counts)
+            controlled = counts if op.by is not None else ()
+            offers = {count: Offer("tokens", 0.2 + 0.001 * count, rate=1.0) for count in controlled}
+            return Quotation({}, {}, {}, Usage(seconds=spent), offers, takes(op.timed) if op.timed else None)
         if isinstance(op, Generate):
             first, count = sum(made), len(op.requests)
             made.append(count)

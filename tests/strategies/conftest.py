@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from ttsflow.ops import Generate, Generated, Note, Quotation, Quote, Score, Scored, Verdict
+from ttsflow.ops import Generate, Generated, Note, Quotation, Quote, Score, Scored, Tally, Verdict
 from ttsflow.testing import drive
 from ttsflow.types import Answer, Candidate, Problem, State, Usage
 
@@ -54,7 +54,7 @@ class Driver:
             return Scored(tuple(verdicts), Usage(verifier=len(verdicts)))
         if isinstance(op, Quote):
             return self.quotation
-        assert isinstance(op, Note)
+        assert isinstance(op, Note | Tally)
         return None
 
     def _child(self, request):

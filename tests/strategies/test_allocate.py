@@ -29,7 +29,7 @@ def run(most, state=None, **settings):
         if isinstance(op, Quote):
             asked.append(op.samples)
             refused = None if op.samples <= most else f"not {op.samples}"
-            return Quotation({}, {}, {}, Usage(), Offer("tokens", 1.0, refused=refused))
+            return Quotation({}, {}, {}, Usage(), {op.samples: Offer("tokens", 1.0, refused=refused)})
         if isinstance(op, Generate):
             drawn.append(len(op.requests))
             pool = tuple(Candidate((n,), ()) for n in range(len(op.requests)))

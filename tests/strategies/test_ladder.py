@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ttsflow.errors import ConfigError
-from ttsflow.ops import Generate, Generated, Offer, Quotation, Quote
+from ttsflow.ops import Generate, Generated, Offer, Quotation, Quote, Tally
 from ttsflow.results import outcome_of
 from ttsflow.strategies.climbing import LARGEST, effort, plan
 from ttsflow.strategies.ladder import Ladder
@@ -42,7 +42,7 @@ def climb(kit):
     final state, how many samples each query had, and what was asked of the controller.
     """
 
-    def run(stage, answers, says=None, start=(), stopped=None):
+    def run(stage, answers, says=None, start=(), stopped=None, *, told=None):
         left, queries, asked = iter(answers), [], []
 
         class Driver(kit.Driver):
@@ -51,11 +51,16 @@ def climb(kit):
             def __call__(self, op):
                 if isinstance(op, Quote) and op.by is not None:
                     assert op.by is BY
-                    asked.append(op.samples)
-                    return Quotation({}, {}, {}, Usage(), says(op.samples, self.drawn))
+                    counts = *op.also, op.samples
+                    asked.extend(counts)
+                    return Quotation(
+                        {}, {}, {}, Usage(), {count: says(count, self.drawn) for count in counts}
+                    )
                 if isinstance(op, Quote):
                     asked.append(None)
                     return Quotation({}, {}, {}, Usage())
+                if isinstance(op, Tally) and told is not None:
+                    told.append(op)
                 if isinstance(op, Generate):
                     queries.append(len(op.requests))
                     pool = [kit.cand(self.drawn + i, next(left)) for i in range(len(op.requests))]
@@ -204,6 +209,7 @@ def test_it_ends_at_n_and_never_goes_beyond(n, gain, climb):
         ({"min_samples": 0}, "min_samples", "between 1 and n=8"),
         ({"min_samples": 9}, "min_samples", "between 1 and n=8"),
         ({"alpha": 0.0}, "alpha", "above 0"),
+        ({"alpha": None}, "alpha", "a controller learns it"),
         ({"alpha": float("inf")}, "alpha", "finite"),
         ({"options": 1}, "options", "at least 2 answers"),
     ],
@@ -430,3 +436,29 @@ def test_a_rung_that_is_refused_is_worth_nothing(climb, most, queries):
     state, made, _ = climb(Ladder(controller=BY), "AABA", priced(1.0, rate=0.02, most=most))
     assert made == queries
     assert state.ended.startswith("not worth it")
+
+
+@pytest.mark.parametrize("alpha", [0.1, None, 3.0])
+def test_the_urn_is_the_one_that_the_controller_has_learnt_when_a_problem_begins(climb, alpha):
+    def says(samples, had):
+        # What is learnt meanwhile changes nothing.
+        return Offer("tokens", 10.0 * samples, rate=0.002, alpha=alpha if not had else 1000.0)
+
+    stage = Ladder(controller=BY, alpha=None, rungs=(1, 3), n=3)
+    state, queries, _ = climb(stage, "aaa", says)
+    assert sum(queries) == len(state.pool)
+    fixed = climb(Ladder(controller=BY, alpha=alpha or 1.0, rungs=(1, 3), n=3), "aaa", says)
+    assert queries == fixed[1]
+
+
+def test_how_far_samples_agree_is_told_after_every_query(climb):
+    told = []
+
+    def says(samples, had):
+        return Offer("tokens", 10.0 * samples, rate=0.0)
+
+    stage = Ladder(controller=BY, rungs=(1, 3, 6), n=6, settled=1.0)
+    state, _, _ = climb(stage, ["a", "b", None, "a", "b", "a"], says, told=told)
+    assert len(state.pool) == 6
+    assert [(one.drawn, one.more, one.fresh) for one in told] == [(0, 1, 1), (1, 2, 2), (3, 3, 0)]
+    assert all(one.by is BY for one in told)

@@ -26,8 +26,8 @@ def buy(*pool, most=99, worth=0.0, n=4):
         if isinstance(op, Quote):
             asked.append(op.samples if op.by is not None else None)
             refused = f"no more than {most}" if op.samples > most else None
-            offer = Offer("tokens", 1.0, refused=refused) if op.by is BY else None
-            return Quotation({}, {}, {}, Usage(), offer)
+            offers = {op.samples: Offer("tokens", 1.0, refused=refused)} if op.by is BY else {}
+            return Quotation({}, {}, {}, Usage(), offers)
         if isinstance(op, Generate):
             (request,) = op.requests
             assert request.unit == "whole"

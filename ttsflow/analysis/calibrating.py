@@ -12,6 +12,7 @@ from typing import Any, Literal, NamedTuple
 from ttsflow import interrupt
 from ttsflow.checks import check
 from ttsflow.control import Asking, Controller
+from ttsflow.controllers.agreement import Agreement
 from ttsflow.costs.calibrated import Calibration
 from ttsflow.costs.fitting import Cell, fit_accuracy, fit_cost
 from ttsflow.errors import DataError, TtsflowError
@@ -157,8 +158,19 @@ def calibrate(setup: Setup, plan: Plan, names: tuple[str, str]) -> Measured:
         questions=len(problems),
         samples=samples,
         seconds=round(time.perf_counter() - began, 3),
+        agreement=_agreement(shares),
     )
     return Measured(profile, cells)
+
+
+def _agreement(shares: Sequence[Sequence[tuple[str | None, bool]]]) -> Mapping[str, Any]:
+    """Return how far the samples of each question agree; one without an answer agrees with none."""
+    found = Agreement()
+    for samples in shares:
+        answers = [answer for answer, _ in samples]
+        if answers:
+            found.observe(0, len(answers), len({*answers} - {None}) + answers.count(None))
+    return found.state()
 
 
 def _chosen(problems: Sequence[Problem], count: int) -> list[Problem]:

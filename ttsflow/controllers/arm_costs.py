@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -30,12 +31,15 @@ class ArmCosts:
     def __init__(self, declared: Floats) -> None:
         self.declared = declared
         none = np.zeros((0, declared.size))
-        self.counts, self.sums, self.seen = none, none.copy(), list[float]()
+        self.counts, self.sums, self.squares = none, none.copy(), none.copy()
+        self.seen = list[float]()
 
     def grow(self) -> None:
         """Make room for one cell more."""
         row = np.zeros((1, self.declared.size))
-        self.counts, self.sums = np.vstack((self.counts, row)), np.vstack((self.sums, row))
+        self.counts, self.sums, self.squares = (
+            np.vstack((table, row)) for table in (self.counts, self.sums, self.squares)
+        )
         self.seen.append(0.0)
 
     def learn(self, cell: int, arm: int, cost: float | None) -> bool:
@@ -47,16 +51,19 @@ class ArmCosts:
             return False
         self.counts[cell, arm] += 1
         self.sums[cell, arm] += cost
+        self.squares[cell, arm] += cost * cost
         return True
 
     def state(self) -> dict[str, list[list[float]]]:
         """Return what was observed, as lists that JSON can hold."""
-        return {**dumped(counts=self.counts, sums=self.sums), "seen": [list(self.seen)]}
+        return {**dumped(counts=self.counts, sums=self.sums, squares=self.squares), "seen": [list(self.seen)]}
 
     def load(self, state: Mapping[str, Any], cells: int) -> None:
         """Take in a state in place of what was observed. Raises ``ValueError`` for what is none."""
         shape = (cells, self.declared.size)
-        self.counts, self.sums = (loaded(state, name, shape) for name in ("counts", "sums"))
+        self.counts, self.sums, self.squares = (
+            loaded(state, name, shape) for name in ("counts", "sums", "squares")
+        )
         self.seen = list(map(float, loaded(state, "seen", (1, cells))[0]))
 
     @property
@@ -79,3 +86,14 @@ class ArmCosts:
         factors = cells * arms
         estimate: Floats = base * (_GUESSES * factors + ratios) / (_GUESSES + counts)
         return estimate
+
+    def deviation(self, estimate: Floats) -> float:
+        """Return the standard deviation of a cost about its ``estimate``, as a share of that; 0 with no cost.
+
+        One for all arms and cells. That of an arm alone would be known last where it is dear and rarely run.
+        """
+        if not self.known:
+            return 0.0
+        mean = estimate[:-1]
+        squares = self.squares / mean**2 - 2 * self.sums / mean + self.counts
+        return math.sqrt(max(0.0, float(squares.sum() / self.counts.sum())))

@@ -30,8 +30,8 @@ class Learning:
     only budget, or tokens. ``price`` is what reward as much as the cheapest arm costs must bring. Before
     anything is learnt, twice the cost is expected to bring ``gain``, give or take a standard deviation of
     ``spread``; ``cell_spread`` is that of what sets one sort of question apart. ``boldness`` narrows the
-    draws by which arms are tried: 1 is the posterior itself, 0 its mean. ``start`` is the file `learnt.json`
-    of an earlier run, where this one goes on.
+    draws by which arms are tried: 1 is the posterior itself, 0 its mean; they narrow as fewer questions are
+    to come. ``start`` is the file `learnt.json` of an earlier run, where this one goes on.
     """
 
     unit: str | None = None

@@ -40,14 +40,12 @@ class Effects:
         e: precision I / spread^2 + sum over c of P - P (K^-1 + P)^-1 P
         t given e: covariance (K^-1 + P)^-1, mean (K^-1 + P)^-1 (K^-1 (0.5 + e) + b)
 
-    Rewards are not normal; for a choice only their means matter, whose posterior is so after some dozens. A
-    ``boldness`` below 1 narrows what is drawn about the posterior mean, which explores less (posterior
-    reshaping, Chapelle and Li, An Empirical Evaluation of Thompson Sampling, 2011).
+    Rewards are not normal; for a choice only their means matter, whose posterior is so after some dozens.
     """
 
-    def __init__(self, prior: Floats, spread: float, cell_spread: float, boldness: float) -> None:
+    def __init__(self, prior: Floats, spread: float, cell_spread: float) -> None:
         arms = prior.size
-        self.prior, self.spread, self.boldness = prior, spread, boldness
+        self.prior, self.spread = prior, spread
         self.precision, self.pull = np.zeros((0, arms, arms)), np.zeros((0, arms))
         width = _WIDTH**2
         self._inverse = (np.eye(arms) - width / (cell_spread**2 + arms * width)) / cell_spread**2
@@ -66,8 +64,11 @@ class Effects:
         self.precision[cell][np.ix_(at, at)] += weights
         self.pull[cell][at] += weights @ [rewards[arm] for arm in at]
 
-    def draw(self, rng: random.Random | None) -> Floats:
+    def draw(self, rng: random.Random | None, boldness: float = 1.0) -> Floats:
         """Return mean rewards drawn from their joint posterior, the posterior means without an ``rng``.
+
+        A ``boldness`` below 1 narrows what is drawn about the posterior mean, which explores less (posterior
+        reshaping, Chapelle and Li, An Empirical Evaluation of Thompson Sampling, 2011).
 
         Shape (cells + 1, arms); the last row is a cell where nothing was observed yet.
         """
@@ -75,7 +76,7 @@ class Effects:
         shape = (cells + 2, arms)
         noise = np.zeros(shape)
         if rng is not None:
-            noise = np.array([rng.gauss(0.0, self.boldness) for _ in range(noise.size)]).reshape(shape)
+            noise = np.array([rng.gauss(0.0, boldness) for _ in range(noise.size)]).reshape(shape)
         precision = np.concatenate((self.precision, np.zeros((1, arms, arms))))
         pull = np.concatenate((self.pull, np.zeros((1, arms))))
         given = np.linalg.inv(self._inverse + precision)

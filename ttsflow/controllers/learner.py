@@ -12,7 +12,7 @@ import numpy as np
 from ttsflow.controllers.arm_costs import ArmCosts
 from ttsflow.controllers.cells import EDGES, Cell, cell_of, checked_edges, numbered
 from ttsflow.controllers.effects import Effects
-from ttsflow.controllers.price import Rung, Taken, climb, hull
+from ttsflow.controllers.price import Funds, Rung, Taken, climb, hull
 from ttsflow.controllers.tables import Floats
 from ttsflow.errors import ConfigError, suggest
 
@@ -20,6 +20,8 @@ __all__ = ["Learner"]
 
 _SETTINGS = ("budget", "questions", "price", "gain", "spread", "cell_spread", "boldness")
 _COUNTERS = ("seen", "unrewarded", "ignored")
+#: As many standard deviations more than what is expected have to be there for an arm above the cheapest.
+_SURE = 2.0
 
 
 class Learner:
@@ -34,7 +36,8 @@ class Learner:
     under a knapsack constraint, Ferreira, Simchi-Levi and Wang, Online Network Revenue Management Using
     Thompson Sampling, Operations Research 66(6), 2018. The price of a cost is what the program makes of it:
     it rises as the budget falls behind the questions. What remains must also pay for the cheapest arm on
-    every question that comes after; an arm that would eat into that is not affordable.
+    every question that comes after, with a margin of two standard deviations since costs vary; an arm that
+    would eat into that is not affordable.
 
     ``price`` is the least price of a cost: what reward as much as the cheapest arm costs must bring. Without
     a budget it is the price, times the share of questions left over the share of budget left where that is
@@ -43,7 +46,9 @@ class Learner:
     ``gain`` is what reward twice the declared cost is expected to bring before anything is learnt,
     ``spread`` the standard deviation of an arm's effect about that, ``cell_spread`` that of an arm's effect
     in one cell about its effect over all; ``boldness`` narrows the draws, 1 being the posterior itself and 0
-    its mean. ``edges`` cut features that are numbers, see ``cells.EDGES``.
+    its mean. They narrow further as questions are answered, by the share of those to come among these and
+    those learnt from: what is tried can pay only later, and at the last question nothing but the mean counts.
+    ``edges`` cut features that are numbers, see ``cells.EDGES``.
 
     The order of ``arms`` does not matter. Rewards that are missing and costs that cannot be are counted in
     ``unrewarded`` and ``ignored`` and otherwise left out. It may not know the question, its answer or its
@@ -84,7 +89,7 @@ class Learner:
         self.edges = checked_edges(edges)
         self.seen = self.unrewarded = self.ignored = 0
         declared = np.array(list(self.arms.values()))
-        self._effects = Effects(gain * np.log2(declared / declared.min()), spread, cell_spread, boldness)
+        self._effects = Effects(gain * np.log2(declared / declared.min()), spread, cell_spread)
         self._costs = ArmCosts(declared)
         self._cells: dict[Cell, int] = {}
 
@@ -105,20 +110,23 @@ class Learner:
         if not (0 <= left_share <= 1 and 0 <= questions_left <= 1):
             raise ValueError(f"shares lie between 0 and 1, got {left_share} and {questions_left}.")
         cell = self._cells.get(cell_of(features, self.edges), len(self._cells))
-        rewards, coin = self._effects.draw(rng), rng.random()
+        coming = max(1.0, questions_left * self.questions)
+        rewards = self._effects.draw(rng, self.boldness * coming / (coming + self.seen))
+        coin = rng.random()
         costs = self._costs.estimate()
         if self.budget is not None and not self._costs.known:
             return self._name(int(costs[cell].argmin()))
         hulls = [hull(*rows) for rows in zip(rewards.tolist(), costs.tolist(), strict=True)]
         weights = self._weights(cell)
         cheapest = sum(weight * rungs[0].cost for weight, rungs in zip(weights, hulls, strict=True))
-        least, pace, room = self.price / cheapest, math.inf, math.inf if left_share else 0.0
+        least, pace, funds = self.price / cheapest, math.inf, Funds(math.inf if left_share else 0.0)
         if self.budget is not None:
-            left, coming = left_share * self.budget, max(1.0, questions_left * self.questions)
-            pace, room = left / coming, left - (coming - 1) * cheapest
+            left = left_share * self.budget
+            pace = left / coming
+            funds = Funds(left, coming - 1, cheapest, _SURE * self._costs.deviation(costs))
         elif left_share:
             least *= max(1.0, questions_left / left_share)
-        return self._name(_pick(hulls[cell], climb(hulls, weights, pace, least)[cell], room, coin))
+        return self._name(_pick(hulls[cell], climb(hulls, weights, pace, least)[cell], funds, coin))
 
     def learn(
         self,
@@ -226,9 +234,9 @@ class Learner:
         return learner
 
 
-def _pick(rungs: Sequence[Rung], taken: Taken, room: float, coin: float) -> int:
-    """Return the arm of the rung that was taken, or of the highest one below it that fits into ``room``."""
+def _pick(rungs: Sequence[Rung], taken: Taken, funds: Funds, coin: float) -> int:
+    """Return the arm of the rung that was taken, or of the highest one below it that the funds cover."""
     at = taken.rungs + (coin < taken.share)
-    while at and rungs[at].cost > room:
+    while at and not funds.cover(rungs[at].cost):
         at -= 1
     return rungs[at].arm

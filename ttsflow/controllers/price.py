@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-__all__ = ["Rung", "Taken", "climb", "hull"]
+__all__ = ["Funds", "Rung", "Taken", "climb", "hull"]
 
 
 class Rung(NamedTuple):
@@ -21,6 +22,24 @@ class Taken(NamedTuple):
 
     rungs: int
     share: float
+
+
+class Funds(NamedTuple):
+    """What is left, for a question and as many ``after`` it that cost ``each`` at least.
+
+    ``margin`` is by how much a cost may exceed what is expected of it, as a share of that. Costs of different
+    questions are independent, so that their margins add up as squares.
+    """
+
+    left: float
+    after: float = 0.0
+    each: float = 0.0
+    margin: float = 0.0
+
+    def cover(self, cost: float) -> bool:
+        """Return whether a question may cost this much, and those after it be paid for."""
+        over = self.margin * math.hypot(math.sqrt(self.after) * self.each, cost)
+        return cost + self.after * self.each + over <= self.left
 
 
 def hull(rewards: Sequence[float], costs: Sequence[float]) -> list[Rung]:

@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from ttsflow.control import Asking
+from ttsflow.controllers.agreement import Agreement
 from ttsflow.costs.calibrated import is_calibration, load_json, parse_calibration
 from ttsflow.costs.online import OnlineCost
 from ttsflow.errors import ConfigError, DataError
 
-__all__ = ["LEARNT", "Prices", "open_prices", "read_learnt", "short_of"]
+__all__ = ["LEARNT", "Prices", "open_agreement", "open_prices", "read_learnt", "short_of"]
 
 
 #: Where a controller has the file.
@@ -62,6 +63,20 @@ def open_prices(settings: Prices, unit: str) -> OnlineCost:
     learnt = _check_learnt(saved, path, "prices", _START, unit=unit, how=_WRITERS)
     try:
         return OnlineCost.from_state(_under(learnt["prices"], settings))
+    except ValueError as error:
+        raise DataError(f"{path}: {error}", _START) from error
+
+
+def open_agreement(settings: Prices) -> Agreement:
+    """Return how far samples agree, as far as ``start`` tells of it. Raises ``DataError``."""
+    if settings.start is None:
+        return Agreement()
+    path = Path(settings.start).expanduser()
+    saved = load_json(path, _START, _WRITERS, "prices")
+    # Of a run or of a calibration: what either holds was checked with its prices.
+    state = saved.get("agreement") if isinstance(saved, Mapping) else None
+    try:
+        return Agreement() if state is None else Agreement.from_state(state)
     except ValueError as error:
         raise DataError(f"{path}: {error}", _START) from error
 

@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ttsflow.control import Asking, Controller
+from ttsflow.controllers.agreement import Agreement
 from ttsflow.controllers.online import REFERENCE
-from ttsflow.controllers.prices import Prices, open_prices, short_of
+from ttsflow.controllers.prices import Prices, open_agreement, open_prices, short_of
 from ttsflow.costs.online import OnlineCost
 from ttsflow.errors import ConfigError
 from ttsflow.load.forecast import FIFTHS, PRIOR, Forecast
@@ -35,25 +36,28 @@ class Reserve:
     from the start. Further samples have to add a rate in stability for a unit of cost. It is the one at which
     the funds that are left are spent on the questions that are left, at the same loads: what a question takes
     at a rate is foreseen for votes of an urn with ``alpha`` and ladders of ``rungs`` up to ``n``
-    (``climbing.effort``), and corrected by what questions have taken so far. ``retry`` and ``unit`` are those
-    of ``online``.
+    (``climbing.effort``), and corrected by what questions have taken so far. ``alpha`` None is learnt from
+    how far the samples of the run agree (``ttsflow.controllers.agreement``), and told to ladders of
+    ``alpha`` None. With ``wait`` questions whose further samples would touch the reserve have them later,
+    when no other waits for its first one. ``retry`` and ``unit`` are those of ``online``.
     """
 
     unit: str | None = None
     n: int = 8
     rungs: tuple[int, ...] = (1, 3, 4, 6, 8)
-    alpha: float = 1.0
+    alpha: float | None = None
     quantile: float = 1.0
     window: float = 100.0
     loads: tuple[float, ...] = PRIOR
     retry: bool = False
+    wait: bool = True
     prices: Prices = field(default_factory=Prices)
 
     def __post_init__(self) -> None:
         if not 1 <= self.n <= LARGEST:
             raise ConfigError(f"plans are made for 1 to {LARGEST} samples, got {self.n}.", "n")
         check_rungs(self.rungs)
-        if not 0 < self.alpha < math.inf:
+        if self.alpha is not None and not 0 < self.alpha < math.inf:
             raise ConfigError(f"must be above 0 and finite, got {self.alpha}.", "alpha")
         if not 0 < self.quantile <= 1:
             raise ConfigError(f"a share above 0 and up to 1, got {self.quantile}.", "quantile")
@@ -65,22 +69,24 @@ class Reserve:
 
     def open(self, unit: str) -> Controller:
         """Return the working controller. Raises ``DataError`` for prices that cannot be read."""
-        return _Reserve(self, unit, open_prices(self.prices, unit))
+        return _Reserve(self, unit, open_prices(self.prices, unit), open_agreement(self.prices))
 
 
 class _Reserve:
-    def __init__(self, part: Reserve, unit: str, prices: OnlineCost) -> None:
+    def __init__(self, part: Reserve, unit: str, prices: OnlineCost, agreement: Agreement) -> None:
         self._unit = unit
         self._prices = prices
         self._rungs = rungs_to(part.rungs, part.n)
-        self._alpha = part.alpha
+        self._waits = part.wait
+        self._fixed = part.alpha
+        self._agreement = agreement
         # The worst that is possible stays so, however long it was not seen.
         self._worst = Forecast(part.quantile, 1e6, part.loads)
         self._usual = Forecast(0.5, part.window, part.loads)
         self._rate = 0.0
         #: Means of what questions took, and of what was foreseen for them.
         self._took, self._foreseen = _Mean(), _Mean()
-        self._asked = 0
+        self._asked = (0, 0)
 
     def begin(self, problems: int, limit: float) -> None:
         """Begin a run, at the rate of ATEST until prices are known."""
@@ -88,20 +94,28 @@ class _Reserve:
 
     def offer(self, asking: Asking) -> Offer:
         """Return the price, or refuse what would be missing in the reserve."""
-        fresh = asking.first and asking.ahead != self._asked
+        waiting = asking.ahead, asking.held
+        # Asked for a question's first sample, or when it goes on after it has waited.
+        fresh = (asking.first or not asking.ahead) and waiting != self._asked
         if fresh:
-            self._asked = asking.ahead
+            self._asked = waiting
+        if fresh and asking.first:
             self._worst.observe(asking.load)
             self._usual.observe(asking.load)
         found = self._prices.estimate(asking.samples, asking.load)
         if found is None:
-            return Offer(self._unit, None, rate=self._rate)
+            return Offer(self._unit, None, rate=self._rate, alpha=self._alpha)
         if fresh:
             self._set_rate(asking)
         refused = self._refused(asking, found.price)
-        if fresh and refused is None:
+        later = self._waits and refused is not None and asking.ahead > 0 and found.price <= asking.left
+        if fresh and asking.first and refused is None:
             self._foreseen.add(self._spending(self._line(asking.load), self._rate))
-        return Offer(self._unit, found.mean, found.margin, self._rate, refused)
+        return Offer(self._unit, found.mean, found.margin, self._rate, refused, self._alpha, later)
+
+    @property
+    def _alpha(self) -> float:
+        return self._agreement.alpha if self._fixed is None else self._fixed
 
     @property
     def _factor(self) -> float:
@@ -132,7 +146,11 @@ class _Reserve:
     def _set_rate(self, asking: Asking) -> None:
         """Choose the rate at which the funds last."""
         ahead = Counter(self._line(load) for load in self._usual.at(FIFTHS))
-        funds = len(FIFTHS) * asking.left / asking.ahead / self._factor
+        one = self._prices.estimate(1, self._usual.at(FIFTHS)[2])
+        # Those that wait have had a sample out of their part.
+        had = asking.held * one.mean if one is not None else 0.0
+        questions = max(1, asking.ahead + asking.held)
+        funds = len(FIFTHS) * (asking.left + had) / questions / self._factor
         usual = 1 / max(each for _, each in ahead)
         low, high = 1e-6 * usual, 10 * usual
         for _ in range(24):
@@ -162,6 +180,10 @@ class _Reserve:
         """Learn from what samples have cost."""
         self._prices.observe(samples, load, cost)
 
+    def agreed(self, drawn: int, more: int, fresh: int) -> None:
+        """Learn how far samples agree."""
+        self._agreement.observe(drawn, more, fresh)
+
     def closed(self, spent: float) -> None:
         """Learn how far questions cost what was foreseen."""
         if spent > 0:
@@ -169,7 +191,8 @@ class _Reserve:
 
     def state(self) -> Mapping[str, Any]:
         """Return the prices, the rate, what questions cost against what was foreseen, and the loads."""
-        told = {"rate": self._rate, "factor": self._factor, "loads": self._usual.state()}
+        told: dict[str, Any] = {"agreement": self._agreement.state()}
+        told |= {"rate": self._rate, "factor": self._factor, "loads": self._usual.state()}
         return {"unit": self._unit, "prices": self._prices.state()} | told
 
 

@@ -56,8 +56,9 @@ class _Shares:
         one = self._prices.estimate(1, asking.load)
         if asking.samples == 1 or one is None:
             return None
-        questions = asking.ahead - asking.first + asking.begun
-        left = (asking.left + asking.gone) / max(1, questions) - asking.spent
+        begun, gone, spent = asking.under_way()
+        questions = asking.ahead - asking.first + begun
+        left = (asking.left + gone) / max(1, questions) - spent
         if price + one.mean <= left:
             return None
         return (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import MISSING, asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +35,8 @@ class Calibration:
     at load u. ``accuracy`` is how often the vote of as many samples as each of ``rungs`` is right: never
     falling, smoothed from ``measured``. ``loads`` are those that were seen. ``error`` is the root mean square
     of what costs were off, over what they were. ``questions`` and ``samples`` were taken, in ``seconds``.
+    ``agreement`` is how far the samples of a question agreed (``ttsflow.controllers.agreement``); None in
+    profiles that are older.
     """
 
     model: str
@@ -49,6 +51,7 @@ class Calibration:
     questions: int
     samples: int
     seconds: float
+    agreement: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
         rungs = [*self.rungs]
@@ -66,6 +69,8 @@ class Calibration:
             raise ValueError("a cost is four finite numbers from 0 up")
         if not self.cost[0] + self.cost[1] > 0:
             raise ValueError("a sample costs something without any load")
+        if not isinstance(self.agreement, Mapping | None):
+            raise TypeError(f"how far samples agree is a mapping, got {self.agreement!r}")
 
     def price(self, samples: int, load: float) -> float:
         """Return what so many samples cost that are taken at once under a load."""
@@ -110,7 +115,11 @@ def parse_calibration(saved: Any, path: Path, unit: str, place: str) -> Calibrat
             place,
         )
     try:
-        values = {one.name: saved[one.name] for one in fields(Calibration)}
+        values = {
+            one.name: saved[one.name]
+            for one in fields(Calibration)
+            if one.default is MISSING or one.name in saved
+        }
         for name, value in values.items():
             if isinstance(value, list):
                 values[name] = tuple(_number(item) for item in value)

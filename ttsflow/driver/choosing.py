@@ -84,7 +84,7 @@ class Choosing:
         limit, left = self._ledger.budget.run.get(unit), None
         spent = self._spent(case, op.before, unit, now)
         if limit is not None:
-            left = max(0.0, self._ledger.left(account, unit, now, started)) + spent
+            left = max(0.0, self._ledger.funds(account, now, started).left[unit]) + spent
         share = 1.0 if limit is None or left is None else min(1.0, left / limit)
         known: dict[str, float | str] = {
             "task": self._task,

@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from ttsflow.control import Asking, Controller, ControllerPart
+from ttsflow.control import Asking, Controller, ControllerPart, Listening, UnderWay
 from ttsflow.driver.flight import Case
 from ttsflow.driver.pacing import Begun
 from ttsflow.driver.queries import FIRST, Queries
 from ttsflow.ledger import Ledger
-from ttsflow.ops import Offer, Quotation, Quote
+from ttsflow.ops import Offer, Quotation, Quote, Tally
 
 __all__ = ["Controlling"]
 
@@ -55,7 +55,11 @@ class Controlling:
         self._queries: dict[ControllerPart, Queries[Case, tuple[int, float, float]]] = {
             part: Queries() for part in parts
         }
+        #: Problems that wait until more is known of prices.
         self._waiting: set[Case] = set()
+        #: Those that wait until all others have had a sample, and those that have waited.
+        self._held: set[Case] = set()
+        self._waited: set[Case] = set()
         self._ahead = 0
 
     def begin(self, problems: int) -> None:
@@ -74,46 +78,85 @@ class Controlling:
         if case not in self._waiting:
             self._settle()
             self.observe(case)
-        if self._waits(case, part, op.samples):
+        counts = *op.also, op.samples
+        if self._waits(case, part, counts[0]):
             self._waiting.add(case)
             return None
         if case in self._waiting:
             self._waiting.remove(case)
             self._settle()
         unit, load = self._units[part], self._load(case.index)
-        left, limit = self._ledger.left(account, unit, now, started), self._ledger.budget.run[unit]
+        funds, limit = self._ledger.funds(account, now, started), self._ledger.budget.run[unit]
         first = not account.requests
         if case not in self._open:
             # Granted or not, it is no longer one of those that wait for their first sample.
             self._ahead -= 1
         self._asked.setdefault(case, {})[part] = None
-        model = self._ledger.costs[unit]
-        spent = {one: model(one.account.own()) for one in {**self._open, case: None}}
         asking = Asking(
             op.samples,
             first,
-            left,
+            funds.left[unit],
             limit,
             self._ahead + first,
             load,
-            begun=len(spent),
-            gone=sum(spent.values()),
-            spent=spent[case],
+            len(self._held) + (case in self._waited),
+            lambda: self._under_way(case, unit),
         )
-        offer = self._controllers[part].offer(asking)
-        if not first and offer.refused is None:
-            offer = self._own(case, unit, op.samples, offer, now)
+        offers = {
+            samples: self._offer(case, part, asking._replace(samples=samples), now) for samples in counts
+        }
+        offer = offers[op.samples]
         # What is refused is not set aside.
         expected = offer.expected if offer.refused is None else None
         known = {} if expected is None else {unit: expected}
         samples = op.samples if offer.refused is None else 0
-        quotation = self._ledger.quote(account, samples, now, started, known=known)
-        if samples:
+        quotation = self._ledger.quote(account, samples, now, started, known=known, funds=funds)
+        if any(each.refused is None for each in offers.values()):
             self._queries[part].begin(case)
         if case not in self._open or not case.live:
             # What runs of other branches is observed with what comes of this.
             self._open[case] = _Open(part, Begun(load, account.own()))
-        return replace(quotation, offer=offer)
+        return replace(quotation, offers=offers)
+
+    def _offer(self, case: Case, part: ControllerPart, asking: Asking, now: float) -> Offer:
+        """Return the controller's word, less what the problem itself does not allow."""
+        offer = self._controllers[part].offer(asking)
+        if not asking.first and offer.refused is None:
+            offer = self._own(case, self._units[part], asking.samples, offer, now)
+        if offer.later and not self._may_wait(case):
+            offer = offer._replace(later=False)
+        return offer
+
+    def _under_way(self, case: Case, unit: str) -> UnderWay:
+        """Return what the problems that have asked, and this one, have spent."""
+        model = self._ledger.costs[unit]
+        spent = {one: model(one.account.own()) for one in {**self._open, case: None}}
+        return UnderWay(len(spent), sum(spent.values()), spent[case])
+
+    def _may_wait(self, case: Case) -> bool:
+        """Return whether a problem may wait for the others: once, with no clock that runs meanwhile."""
+        return case not in self._waited and "seconds" not in self._ledger.budget.problem
+
+    @property
+    def settled(self) -> bool:
+        """Whether no problem waits for its first sample any more."""
+        return self._ahead <= 0
+
+    def hold(self, case: Case) -> None:
+        """Take in that a problem waits for the others."""
+        self.observe(case)
+        self._held.add(case)
+
+    def wake(self, case: Case) -> None:
+        """Take in that a problem goes on; it does not wait a second time."""
+        self._held.discard(case)
+        self._waited.add(case)
+
+    def agreed(self, op: Tally) -> None:
+        """Tell a controller how far samples of a problem agree, if it wants to hear."""
+        controller = self._controllers[op.by]
+        if isinstance(controller, Listening):
+            controller.agreed(op.drawn, op.more, op.fresh)
 
     def _waits(self, case: Case, part: ControllerPart, samples: int) -> bool:
         """Return whether others that run have to end before this one is answered."""
@@ -159,7 +202,8 @@ class Controlling:
             return
         self.observe(case)
         self._tell(case, quoted.by, None)
-        self._waiting.discard(case)
+        for cases in (self._waiting, self._held, self._waited):
+            cases.discard(case)
         del self._open[case]
         for part in self._asked.pop(case):
             model = self._ledger.costs[self._units[part]]

@@ -25,6 +25,7 @@ from ttsflow.driver.flight import Case, Frame
 from ttsflow.driver.limiting import Limiting
 from ttsflow.driver.metering import Metering
 from ttsflow.driver.pacing import Pace
+from ttsflow.driver.resting import Resting
 from ttsflow.driver.settle import Rules
 from ttsflow.driver.verifying import Verifying
 from ttsflow.errors import ConfigError, EngineDead
@@ -40,6 +41,8 @@ from ttsflow.ops import (
     Quote,
     Score,
     Scored,
+    Tally,
+    Wait,
 )
 from ttsflow.protocols import Expecting, Stage, Verifier
 from ttsflow.sensors import LoadMonitor
@@ -112,6 +115,8 @@ class Driver:
         self._ready: deque[tuple[Frame, Any]] = deque()
         #: Whose question a controller answers later, and the question.
         self._held: list[tuple[Frame, Quote]] = []
+        # They take no place of those in flight.
+        self._resting = Resting(ledger, self.controlling, metering, settle=self._settle)
         self._ends = Ends(
             rules.task,
             ledger,
@@ -145,6 +150,11 @@ class Driver:
     def requests(self) -> int:
         """Requests of this run that are on its engine."""
         return self._decoding.engines.live("")
+
+    @property
+    def _active(self) -> int:
+        """Problems in flight that do not rest."""
+        return len(self._cases) - len(self._resting)
 
     @property
     def broken(self) -> str | None:
@@ -182,12 +192,14 @@ class Driver:
             while waiting or ends.again or self._cases or ends.results:
                 while ends.results:
                     yield ends.results.popleft()
-                if ends.again and not waiting and not self._cases:
+                if ends.again and not waiting and not self._active:
                     # What was deferred is asked once more when all others have been.
                     waiting, ends.again = ends.again, waiting
                     self.controlling.expect(len(waiting))
-                while waiting and len(self._cases) < self.concurrency and not self._over:
+                while waiting and self._active < self.concurrency and not self._over:
                     self._start(*waiting.popleft())
+                if not waiting and not ends.again:
+                    self._wake()
                 self._turn()
                 while waiting and self._over:
                     self._refuse(*waiting.popleft())
@@ -198,6 +210,11 @@ class Driver:
             self._verifying.close()
 
     # --- the loop ---------------------------------------------------------------------------------
+
+    def _wake(self) -> None:
+        """Let problems that rest go on, as many as there are places for."""
+        while self._active < self.concurrency and (frame := self._resting.wake(self._active)) is not None:
+            self._deliver(frame, None)
 
     def _turn(self) -> None:
         moved = self._resume()
@@ -217,7 +234,7 @@ class Driver:
             self.ledger.passed(ended - self._seen, busy)
             self._limiting.enforce(list(self._cases))
         self._seen = ended
-        if not moved and self._cases:
+        if not moved and self._active:
             if not self._verifying.pending:
                 msg = "a problem waits for nothing; this is a bug in ttsflow."
                 raise RuntimeError(msg)
@@ -268,7 +285,7 @@ class Driver:
 
     def _report(self, show: Callable[[Status], None]) -> None:
         status = self.status
-        status.live, status.in_flight = len(self._decoding.live), len(self._cases)
+        status.live, status.in_flight = len(self._decoding.live), self._active
         status.tokens = self._decoding.tokens
         status.seconds = self.engine.now() - self.started
         show(status)
@@ -320,7 +337,7 @@ class Driver:
             self.trace.event(op.kind, case.problem.id, op.data)
             return None
         now = self.engine.now()
-        if isinstance(op, Quote | Choose | Learn):
+        if isinstance(op, Quote | Tally | Wait | Choose | Learn):
             return self._told(frame, op, now)
         if isinstance(op, Generate):
             stopped = self._limiting.refused(case, now)
@@ -343,12 +360,16 @@ class Driver:
             raise TypeError(msg)
         return _WAITS
 
-    def _told(self, frame: Frame, op: Quote | Choose | Learn, now: float) -> Any:
+    def _told(self, frame: Frame, op: Quote | Tally | Wait | Choose | Learn, now: float) -> Any:
         """Return what the books, and those who decide across problems, say."""
         case = frame.case
+        if isinstance(op, Tally):
+            return self.controlling.agreed(op)
         if not isinstance(op, Quote) or op.by is not None:
             # What others have spent, or what came of them, decides.
             self.capped.add(case.problem.id)
+        if isinstance(op, Wait):
+            return _WAITS if self._resting.rest(frame, now) else None
         if not isinstance(op, Quote):
             return self.choosing.reply(case, op, now, self.started)
         if op.by is not None:
@@ -390,6 +411,7 @@ class Driver:
     def _leave(self, case: Case) -> Usage:
         """Forget a problem and return what it has spent."""
         del self._cases[case]
+        self._resting.leave(case)
         self._verifying.finish(case)
         self._ahead.closed(case)
         self._settle()

@@ -47,6 +47,10 @@ class Metering:
         self._step(accounts)
         self._read(now)
 
+    def rest(self, account: Account) -> None:
+        """Take in that a problem has nothing under way for long: what is read meanwhile is not its own."""
+        self._shares.end(account)
+
     def end(self, account: Account) -> None:
         """Take in that a problem is over: what is read later is not its own."""
         self._shares.end(account)

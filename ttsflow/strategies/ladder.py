@@ -10,13 +10,13 @@ from typing import Literal
 
 from ttsflow.control import ControllerPart
 from ttsflow.errors import ConfigError
-from ttsflow.ops import Generate, Generated, Note, Offer, Op, Quotation, Quote, Request
+from ttsflow.ops import Generate, Generated, Note, Offer, Op, Quotation, Quote, Request, Tally, Wait
 from ttsflow.protocols import Reply
 from ttsflow.strategies.aggregate import voters
 from ttsflow.strategies.climbing import LARGEST, plan
 from ttsflow.strategies.flow import Steps
 from ttsflow.strategies.generate import MOST
-from ttsflow.strategies.offered import offered
+from ttsflow.strategies.offered import offered, offers
 from ttsflow.strategies.rungs import check_rungs, rungs_to
 from ttsflow.strategies.worth import rates, stability
 from ttsflow.types import State
@@ -24,6 +24,9 @@ from ttsflow.types import State
 __all__ = ["Ladder"]
 
 _Word = Generator[Op, Reply, int | str]
+
+#: The concentration of the urn while nobody has learnt of one.
+_UNKNOWN = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +44,8 @@ class Ladder:
     are drawn whatever they are worth, if they are granted. ``alpha`` and ``options`` are those of the urn
     that foresees further votes (``ttsflow.strategies.worth``): ``options`` is how many answers there can be,
     None for any number. A sample without an answer counts there as one that nobody shares; the urn has as
-    many answers as were seen where that is more than ``options``.
+    many answers as were seen where that is more than ``options``. ``alpha`` None is what the controller has
+    learnt of it when a problem begins, and 1 where it learns nothing.
 
     ``latency`` is a target in seconds from the problem's start: a rung above the first one is climbed only if
     its samples are expected to end by then, at the pace that samples of the run have, with a margin.
@@ -53,7 +57,7 @@ class Ladder:
     worth: float = 0.02
     settled: float = 0.99
     min_samples: int = 1
-    alpha: float = 1.0
+    alpha: float | None = 1.0
     options: int | None = None
     controller: ControllerPart | None = None
     latency: float | None = None
@@ -79,7 +83,9 @@ class Ladder:
         self._check_limits()
 
     def _check_limits(self) -> None:
-        if not 0 < self.alpha < math.inf:
+        if self.alpha is None and self.controller is None:
+            raise ConfigError("a controller learns it, and this stage has none; give a number.", "alpha")
+        if self.alpha is not None and not 0 < self.alpha < math.inf:
             raise ConfigError(f"must be above 0 and finite, got {self.alpha}.", "alpha")
         if self.latency is not None and not 0 < self.latency < math.inf:
             raise ConfigError(f"a target is a number of seconds above 0, got {self.latency}.", "latency")
@@ -93,13 +99,23 @@ class Ladder:
 
     def __call__(self, state: State) -> Steps:
         """Draw samples as long as they are worth it."""
+        if self.alpha is not None:
+            return (yield from self._climb(state, self.alpha))
+        # One number for all decisions on a problem, whatever is learnt meanwhile.
+        alpha = (yield from offered(self.controller, 1)).alpha or _UNKNOWN
+        yield Note("ladder", {"alpha": alpha})
+        return (yield from self._climb(state, alpha))
+
+    def _climb(self, state: State, alpha: float) -> Steps:
         while state.stopped is None:
             drawn = len({candidate.path for candidate in state.pool})
             higher = [rung for rung in rungs_to(self.rungs, self.n) if rung > drawn]
             if not higher:
                 return state
             votes = self._votes(state, drawn)
-            chosen: int | str = self._settled(votes, drawn) or (yield from self._timely(votes, drawn, higher))
+            chosen: int | str = self._settled(votes, drawn, alpha) or (
+                yield from self._timely(votes, drawn, higher, alpha)
+            )
             if isinstance(chosen, str):
                 if self.controller is not None:
                     # Nothing stays set aside for samples that are not drawn.
@@ -109,6 +125,9 @@ class Ladder:
             got: Generated = yield Generate((Request(),) * (chosen - drawn))
             pool = state.pool + got.candidates
             state = state.with_(pool=pool, spent=got.spent, stopped=got.stopped or state.stopped)
+            if self.controller is not None and got.stopped is None:
+                fresh = len(self._votes(state, chosen)) - len(votes)
+                yield Tally(self.controller, drawn, chosen - drawn, fresh)
         return state
 
     def _options(self, votes: Sequence[int]) -> int | None:
@@ -119,19 +138,19 @@ class Ladder:
         votes = Counter(candidate.answer.key for candidate in voters(state.pool) if candidate.answer)
         return (*votes.values(), *(1,) * (drawn - votes.total()))
 
-    def _settled(self, votes: Sequence[int], drawn: int) -> str | None:
+    def _settled(self, votes: Sequence[int], drawn: int, alpha: float) -> str | None:
         """Return that the vote is settled, if it is."""
         if drawn < self.min_samples:
             return None
-        chance = stability(votes, self.n, self.alpha, self._options(votes))
+        chance = stability(votes, self.n, alpha, self._options(votes))
         if chance < self.settled:
             return None
         return f"settled: the leader wins the vote of {self.n} with a chance of {chance:.3f}"
 
-    def _timely(self, votes: Sequence[int], drawn: int, higher: Sequence[int]) -> _Word:
+    def _timely(self, votes: Sequence[int], drawn: int, higher: Sequence[int], alpha: float) -> _Word:
         """Return to which rung to draw of those that can be reached in time, or why to none."""
         if self.latency is None:
-            return (yield from self._next(votes, drawn, higher))
+            return (yield from self._next(votes, drawn, higher, alpha))
         # Without any sample there would be no answer, late or not.
         reached = [] if drawn else [higher[0]]
         late = ""
@@ -146,23 +165,28 @@ class Ladder:
                     f"latency: {rung - drawn} more would take {told}, and {max(0.0, left):.4g} of "
                     f"{self.latency:.4g} s are left"
                 )
-        return (yield from self._next(votes, drawn, reached)) if reached else late
+        return (yield from self._next(votes, drawn, reached, alpha)) if reached else late
 
-    def _next(self, votes: Sequence[int], drawn: int, higher: Sequence[int]) -> _Word:
+    def _next(self, votes: Sequence[int], drawn: int, higher: Sequence[int], alpha: float) -> _Word:
         """Return to which rung to draw, or why to none; what that costs is set aside."""
         if self.controller is None:
             costs = {rung: float(rung - drawn) for rung in higher}
-            return self._at_most(self._worthy(votes, costs, drawn, self.worth), higher)
-        offers: dict[int, Offer] = {}
-        for rung in higher if self.gain != "one_rung" else higher[:1]:
-            offers[rung] = yield from offered(self.controller, rung - drawn)
+            return self._at_most(self._worthy(votes, costs, drawn, self.worth, alpha), higher)
+        offers = yield from self._offers(drawn, higher)
         first = offers[higher[0]]
+        # Whoever has a target in time does not wait.
+        while first.later and self.latency is None:
+            yield Quote()
+            yield Note("ladder", {"waits": first.refused, "samples": drawn})
+            yield Wait(self.controller)
+            offers = yield from self._offers(drawn, higher)
+            first = offers[higher[0]]
         if first.refused is not None:
             return first.refused
         # A rung that is refused is worth nothing; a plan needs its price all the same.
         counted = [r for r, offer in offers.items() if offer.refused is None or self.gain == "planned"]
         costs = {rung: price for rung in counted if (price := offers[rung].expected)}
-        chosen = self._worthy(votes, costs, drawn, first.rate) if costs else higher[0]
+        chosen = self._worthy(votes, costs, drawn, first.rate, alpha) if costs else higher[0]
         if isinstance(chosen, str):
             return chosen
         # The highest up to there that is granted. What is asked for last is set aside.
@@ -171,12 +195,20 @@ class Ladder:
             yield from offered(self.controller, granted - drawn)
         return granted
 
+    def _offers(self, drawn: int, higher: Sequence[int]) -> Generator[Op, Reply, dict[int, Offer]]:
+        """Return the controller's word on each rung that is weighed."""
+        asked = higher if self.gain != "one_rung" else higher[:1]
+        found = yield from offers(self.controller, [rung - drawn for rung in asked])
+        return {rung: found[rung - drawn] for rung in asked}
+
     @staticmethod
     def _at_most(chosen: int | str, allowed: Sequence[int]) -> int | str:
         """Return the highest rung that is allowed up to the one that was chosen."""
         return chosen if isinstance(chosen, str) else max(rung for rung in allowed if rung <= chosen)
 
-    def _worthy(self, votes: Sequence[int], costs: Mapping[int, float], drawn: int, rate: float) -> int | str:
+    def _worthy(
+        self, votes: Sequence[int], costs: Mapping[int, float], drawn: int, rate: float, alpha: float
+    ) -> int | str:
         """Return to which rung it is worth to draw at these costs, or that it is not."""
         needed = drawn < self.min_samples
         if self.gain == "planned":
@@ -188,7 +220,7 @@ class Ladder:
                 rungs_to(self.rungs, self.n),
                 fixed=fixed * rate,
                 each=each * rate,
-                alpha=self.alpha,
+                alpha=alpha,
                 options=self._options(votes),
             )
             if rung is not None or needed:
@@ -197,7 +229,7 @@ class Ladder:
                 f"not worth it: no number of samples adds more stability than {rate:.3g} for a unit of cost"
             )
         options = self._options(votes)
-        found = rates(votes, costs, self.n, cost=costs, alpha=self.alpha, options=options)
+        found = rates(votes, costs, self.n, cost=costs, alpha=alpha, options=options)
         gained = found[min(found)] if self.gain == "one_rung" else max(found.values())
         if needed or gained >= rate:
             return min(costs)

@@ -6,7 +6,7 @@ import json
 import math
 from typing import Any
 
-from ttsflow.control import Asking, ControllerPart
+from ttsflow.control import Asking, ControllerPart, Listening
 from ttsflow.protocols import CostModel
 from ttsflow.sensors import LoadMonitor, LoadPart, MeterPart
 from ttsflow.testing.contracts.parts import PartContract
@@ -85,15 +85,25 @@ class ControllerContract(PartContract):
             assert first.unit == "tokens"
             assert all(value is None or value >= 0 for value in (first.price, first.margin, first.rate))
             assert first.refused is None or first.refused
+            assert first.refused or not first.later, "what is granted now need not wait"
+            assert first.alpha is None or first.alpha > 0
             for controller in controllers:
                 controller.observe(asking.samples, asking.load, 30.0 * asking.samples)
+                if isinstance(controller, Listening):
+                    controller.agreed(0, asking.samples, 1)
                 controller.closed(30.0 * asking.samples)
         asking = Asking(4, False, 1.0, 1000.0, 1, 0.5)
-        assert controllers[0].offer(asking).refused, "four samples of 30 each were granted with 1 left"
+        last = controllers[0].offer(asking)
+        assert last.refused, "four samples of 30 each were granted with 1 left"
+        assert not last.later, "what is not there now is not there later"
+        last = controllers[0].offer(Asking(4, False, 1000.0, 1000.0, 0, 0.5))
+        assert not last.later, "no other problem waits for its first sample"
 
     def test_what_it_has_learnt_can_be_written(self, part: ControllerPart) -> None:
         """Its state is plain data."""
         controller = part.open("tokens")
         controller.begin(2, 100.0)
         controller.observe(2, 0.0, 50.0)
+        if isinstance(controller, Listening):
+            controller.agreed(0, 2, 2)
         json.dumps(dict(controller.state()), allow_nan=False)

@@ -206,6 +206,32 @@ def test_by_the_curve_nothing_is_begun_where_it_does_not_pay():
     assert begun[1.0] == 0
 
 
+class Blocks(FakeEngine):
+    """A fake whose KV cache has blocks of one token."""
+
+    block_size = 1
+    kv_blocks = 0
+
+
+@pytest.mark.parametrize(
+    ("blocks", "chance", "begun"),
+    [(62, 0.9, False), (63, 0.9, True), (63, 0.5, False), (92, 0.5, False), (93, 0.5, True)],
+)
+def test_early_work_leaves_the_cache_to_what_runs_and_the_unlikely_to_what_may_survive(
+    blocks, chance, begun, ordered
+):
+    """What runs needs 1 + 40 blocks, what is expected 2 + 20, and the prefix of another that may come 30."""
+    fake = Blocks(capacity=8)
+    fake.kv_blocks = blocks
+    engine = Speculative(PrefixOrdered(fake) if ordered else fake, curve=False)
+    engine.submit(request("long", 3, most=40, prompt=(49,)))
+    engine.expect(request("other", 8, prompt=(51,) * 30, problem="r", most=20), 0.1)
+    engine.expect(request("s1", 7, prompt=(50, 10), problem="q"), chance)
+    engine.step()
+    assert any(name.startswith("s1") for name in fake._running) is begun
+    assert not any(name.startswith("other") for name in fake._running)
+
+
 class Player:
     """Does to an engine whatever may be done to one, at random, and remembers what it was told."""
 

@@ -29,6 +29,13 @@ class Lengths:
         self._last.append(tokens)
         self._sorted = []
 
+    def mean(self, most: int) -> int:
+        """Return the mean length, at most ``most``, and that before anything has ended."""
+        if not self._last:
+            return most
+        self._sort()
+        return max(1, min(most, round(self._sums[-1] / len(self._sums))))
+
     def remaining(self, done: int, most: int) -> float:
         """Return the tokens to keep room for, at most ``most``, behind ``done`` that were decoded.
 
@@ -37,13 +44,16 @@ class Lengths:
         """
         if not self._last:
             return most
-        if not self._sorted:
-            self._sorted = sorted(self._last)
-            self._sums = list(accumulate(reversed(self._sorted)))
+        self._sort()
         longer = len(self._sorted) - bisect_right(self._sorted, done)
         # None was as long: as much is left as of the longest ones of a tail.
         mean = self._sums[longer - 1] / longer - done if longer else done / 3
         return max(1.0, min(most, _PART * mean))
+
+    def _sort(self) -> None:
+        if not self._sorted:
+            self._sorted = sorted(self._last)
+            self._sums = list(accumulate(reversed(self._sorted)))
 
 
 def peak(running: Iterable[tuple[float, int]], block: int) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ttsflow.engines.remembered import Remembered
 from ttsflow.lineage import Path
 from ttsflow.ops import EngineRequest
 
@@ -31,13 +32,13 @@ class Occupancy:
     def __init__(self, block: int) -> None:
         self.block = block
         self.used = 0
-        self._ends: dict[Node, int] = {}
+        self._ends = Remembered()
         self._users: dict[Node, _Used] = {}
         self._own: dict[str, list[Node]] = {}
 
     def know(self, request: EngineRequest) -> None:
         """Take in where a request begins, which is where its parent ends."""
-        self._ends[request.problem, request.path[:-1]] = len(request.prompt)
+        self._ends.put(request.problem, request.path[:-1], len(request.prompt))
 
     def needed(self, request: EngineRequest) -> int:
         """Return the blocks that a request would read besides those in use."""
@@ -71,8 +72,9 @@ class Occupancy:
     def clear(self) -> None:
         """Forget everything."""
         self.used = 0
-        for known in (self._ends, self._users, self._own):
-            known.clear()
+        self._ends.clear()
+        self._users.clear()
+        self._own.clear()
 
     def _nodes(self, request: EngineRequest) -> Iterator[tuple[Node, int]]:
         """Yield what a request reads, as what each of its ancestors has decoded, with the blocks of each."""
@@ -83,6 +85,6 @@ class Occupancy:
     def _blocks(self, node: Node) -> int:
         """Return the blocks of what a node has decoded; that of the root is the prompt."""
         problem, path = node
-        end = self._ends.get(node, 0)
-        start = self._ends.get((problem, path[:-1]), 0) if path else 0
+        end = self._ends.get(problem, path)
+        start = self._ends.get(problem, path[:-1]) if path else 0
         return end // self.block - min(start, end) // self.block

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Hashable, Sequence
 
+from ttsflow.engines.remembered import Remembered
 from ttsflow.lineage import Path
 
 __all__ = ["Recency", "order_key", "replaced", "shared", "switches"]
@@ -24,19 +25,19 @@ class Recency:
 
     def __init__(self) -> None:
         self._clock = 0
-        self._used: dict[tuple[str, Path], int] = {}
+        self._used = Remembered()
 
     def ended(self, problem: str, path: Path) -> None:
         """Take in that a request has ended: it has used what it and its ancestors have decoded."""
         self._clock += 1
         for depth in range(1, len(path) + 1):
-            self._used[problem, path[:depth]] = self._clock
+            self._used.put(problem, path[:depth], self._clock)
 
     def key(self, problem: str, path: Path) -> tuple[tuple[int, int], ...]:
         """Return a key that sorts the requests of a problem as such a walk; ``order_key`` breaks ties."""
         numbers = order_key(path)
         return tuple(
-            (-self._used.get((problem, path[:depth]), 0), number) for depth, number in enumerate(numbers, 1)
+            (-self._used.get(problem, path[:depth]), number) for depth, number in enumerate(numbers, 1)
         )
 
     def clear(self) -> None:

@@ -12,28 +12,14 @@ import itertools
 from collections.abc import Sequence
 
 from ttsflow.engines.decorated import Decorated
-from ttsflow.engines.lengths import Lengths, peak
-from ttsflow.engines.occupancy import Occupancy
 from ttsflow.engines.prefix import Recency
+from ttsflow.engines.room import Room
 from ttsflow.ops import EngineRequest, Progress
-from ttsflow.protocols import Engine, Leaping, Paged, innermost, leaping
+from ttsflow.protocols import Engine
 
 __all__ = ["PrefixOrdered"]
 
 _Place = tuple[int, tuple[tuple[int, int], ...], int]
-
-
-class _Running:
-    """A request on the engine: its tokens that no other shares, when it began, and what was heard."""
-
-    __slots__ = ("alone", "began", "heard", "most", "request")
-
-    def __init__(self, request: EngineRequest, alone: int, began: int) -> None:
-        self.request = request
-        self.alone = alone
-        self.began = began
-        self.most = request.max_tokens
-        self.heard = 0
 
 
 class PrefixOrdered(Decorated):
@@ -41,16 +27,11 @@ class PrefixOrdered(Decorated):
 
     def __init__(self, inner: Engine) -> None:
         super().__init__(inner)
-        core = innermost(inner)
-        self._paged: Paged | None = core if isinstance(core, Paged) else None
-        self._occupancy = Occupancy(1 if self._paged is None else self._paged.block_size)
-        self._lengths = Lengths()
+        self._room = Room(inner)
         self._recency = Recency()
-        self._leaping: Leaping | None = leaping(inner)
-        self._iteration = 0
         self._waiting: list[tuple[_Place, EngineRequest]] = []
         self._held: dict[str, EngineRequest] = {}
-        self._running: dict[str, _Running] = {}
+        self._running: dict[str, EngineRequest] = {}
         self._arrivals = itertools.count()
         self.delayed = 0
 
@@ -62,14 +43,13 @@ class PrefixOrdered(Decorated):
         self._held[request.id] = request
         place = (request.priority, self._recency.key(request.problem, request.path), next(self._arrivals))
         heapq.heappush(self._waiting, (place, request))
-        self._occupancy.know(request)
 
     def abort(self, ids: Sequence[str]) -> None:
         """End requests now; no news of them follows."""
         inside = []
         for name in ids:
             if self._held.pop(name, None) is None and self._running.pop(name, None) is not None:
-                self._occupancy.leave(name)
+                self._room.leave(name)
                 inside.append(name)
         if inside:
             self.inner.abort(inside)
@@ -78,17 +58,10 @@ class PrefixOrdered(Decorated):
         """Let in what has room, advance by one iteration and return the news."""
         self.delayed += self.crowded()
         news = self.inner.step()
-        self._iteration += 1 if self._leaping is None else self._leaping.advanced
+        self._room.hear(news)
         for item in news:
-            one = self._running.get(item.id)
-            if one is None:
-                continue
-            one.heard += len(item.tokens)
-            if item.finish is not None:
-                self._lengths.observe(one.heard)
-                self._recency.ended(one.request.problem, one.request.path)
-                self._occupancy.leave(item.id)
-                del self._running[item.id]
+            if item.finish is not None and (request := self._running.pop(item.id, None)) is not None:
+                self._recency.ended(request.problem, request.path)
         return news
 
     def counters(self) -> dict[str, float]:
@@ -101,13 +74,12 @@ class PrefixOrdered(Decorated):
         self._waiting.clear()
         self._held.clear()
         self._running.clear()
-        self._occupancy.clear()
+        self._room.clear()
         self._recency.clear()
         super().reset()
 
     def fits(self, request: EngineRequest) -> bool:
         """Whether a request would be let in at once, and none would have to wait for it."""
-        self._occupancy.know(request)
         return not self.crowded() and self._has_room(request)
 
     def crowded(self) -> bool:
@@ -125,26 +97,9 @@ class PrefixOrdered(Decorated):
                 return
             heapq.heappop(self._waiting)
             del self._held[request.id]
-            self._running[request.id] = self._begun(request)
-            self._occupancy.enter(request)
+            self._running[request.id] = request
+            self._room.enter(request)
             self.inner.submit(request)
 
     def _has_room(self, request: EngineRequest) -> bool:
-        if len(self._running) >= self.capacity:
-            return False
-        if self._paged is None:
-            return True
-        running = [self._rest(one) for one in (*self._running.values(), self._begun(request))]
-        shared = self._occupancy.used + self._occupancy.needed(request)
-        return shared + peak(running, self._paged.block_size) <= self._paged.kv_blocks
-
-    def _begun(self, request: EngineRequest) -> _Running:
-        return _Running(request, self._occupancy.alone(request), self._iteration)
-
-    def _rest(self, one: _Running) -> tuple[float, int]:
-        """Return the tokens a request is taken to go on for, and those it has for itself by now.
-
-        Few requests report tokens as they come, but each decodes one in an iteration.
-        """
-        done = min(self._iteration - one.began, one.most)
-        return self._lengths.remaining(done, one.most - done), one.alone + done
+        return len(self._running) < self.capacity and self._room.has(request)

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from ttsflow.engines.decorated import Decorated
 from ttsflow.engines.heads import Heads
+from ttsflow.engines.room import EarlyRoom
 from ttsflow.engines.step_cost import StepCost
 from ttsflow.ops import EngineRequest, Progress
 from ttsflow.protocols import Engine, Leaping, leaping
@@ -81,6 +82,8 @@ class Speculative(Decorated):
         self._by_prompt: dict[Tokens, _Guess] = {}
         self.on_end: Callable[[EngineRequest, Progress], None] | None = None
         self._cost = StepCost() if curve else None
+        # The published way has no limit but that of what runs.
+        self._room = EarlyRoom(inner if keep is None else None)
         # One that lets requests in knows more of its room than how many seats there are.
         self._fits: Callable[[EngineRequest], bool] = getattr(inner, "fits", self._has_seat)
         self._crowded: Callable[[], bool] = getattr(inner, "crowded", self._lacks_seats)
@@ -107,6 +110,10 @@ class Speculative(Decorated):
             self._by_seed[request.seed] = guess
             if self._heads is not None:
                 self._by_prompt.setdefault(request.prompt, guess)
+            self._keep(guess)
+        elif (chance > 0) != (guess.chance > 0):
+            guess.chance = chance
+            self._keep(guess)
         guess.chance = chance
 
     def retract(self, ids: Sequence[str]) -> None:
@@ -116,6 +123,7 @@ class Speculative(Decorated):
             if guess is not None:
                 self._forget(guess)
                 self._drop(guess)
+                self._room.leave(name)
 
     def collect(self, problem: str) -> tuple[int, int]:
         """Return the tokens decoded early that a problem has adopted and dropped since last asked."""
@@ -145,13 +153,18 @@ class Speculative(Decorated):
             request, part = heads.part(request, head)
             self._news += [] if part is None else [part]
         self._real[request.id] = self._inside[request.id] = request.id
+        self._start(request)
+
+    def _start(self, request: EngineRequest) -> None:
         self._fresh += 1
+        self._room.enter(request)
         self.inner.submit(request)
 
     def _adopt(self, guess: _Guess, request: EngineRequest) -> None:
         name = guess.name
         del self._guesses[guess.request.id]
         self._forget(guess)
+        self._room.leave(guess.request.id)
         self._count(request.problem, guess.tokens, 0)
         self._came(guess)
         if self._heads is not None and guess.heard:
@@ -162,9 +175,8 @@ class Speculative(Decorated):
             self._real[request.id] = ""
             return
         if not guess.running:
-            self._fresh += 1
             self._real[request.id] = self._inside[request.id] = request.id
-            self.inner.submit(request)
+            self._start(request)
             return
         del self._running[name]
         self._real[request.id], self._inside[name] = name, request.id
@@ -201,6 +213,8 @@ class Speculative(Decorated):
         self._news = [news for news in self._news if news.id not in gone]
         names = [name for known in ids if (name := self._real.pop(known, None)) is not None]
         inside = [name for name in names if self._inside.pop(name, None) is not None]
+        for name in inside:
+            self._room.leave(name)
         if inside:
             self.inner.abort(inside)
 
@@ -210,7 +224,9 @@ class Speculative(Decorated):
         self._begin()
         news, self._news = self._news, []
         if self._inside:
-            for item in self._advance():
+            inner = self._advance()
+            self._room.hear(inner)
+            for item in inner:
                 told = self._hear(item)
                 if told is not None:
                     news.append(told)
@@ -235,6 +251,7 @@ class Speculative(Decorated):
         if item.finish is not None:
             guess.end = end = guess.told(item.id)
             del self._running[item.id]
+            self._keep(guess)
             if self.on_end is not None:
                 self.on_end(guess.request, end)
         return None
@@ -254,6 +271,7 @@ class Speculative(Decorated):
         self._news.clear()
         self._books.clear()
         self._by_prompt.clear()
+        self._room.clear()
         if self._heads is not None:
             self._heads.clear()
         super().reset()
@@ -280,13 +298,13 @@ class Speculative(Decorated):
         waiting.sort(key=lambda guess: -guess.chance)
         for guess in waiting:
             request = guess.request
-            if not (self._pays(guess) and self._fits(request)):
+            if not (self._pays(guess) and self._fits(request) and self._room.has(request, guess.chance)):
                 return
             begun = self._with_part(guess)
             self._running[guess.name] = guess
-            self._fresh += 1
             self.begun += 1
-            self.inner.submit(begun)
+            self._room.leave(request.id)
+            self._start(begun)
 
     def _pays(self, guess: _Guess) -> bool:
         if self._cost is None or guess.chance >= 1:
@@ -298,7 +316,19 @@ class Speculative(Decorated):
         self._came(guess)
         if self._running.pop(guess.name, None) is not None:
             self.inner.abort([guess.name])
+            self._room.leave(guess.name)
         self._count(guess.request.problem, 0, guess.clear())
+        if guess.request.id in self._guesses:
+            self._keep(guess)
+
+    def _keep(self, guess: _Guess) -> None:
+        """Keep the place of what is expected in the KV cache, as long as it may come and does not run."""
+        if guess.name in self._running:
+            return
+        if guess.chance > 0:
+            self._room.hold(guess.request, guess.tokens)
+        else:
+            self._room.leave(guess.request.id)
 
     def _came(self, guess: _Guess) -> None:
         if self._cost is not None and guess.running:

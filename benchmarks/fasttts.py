@@ -54,11 +54,12 @@ _FOUR = f"concurrency={FLIGHT}"
 _EAGER = "engine.eager_verify=true"
 _EARLY = (_EAGER, "engine.speculation=true")
 
-#: ttsflow, a row each: with what pays on such a machine (``one``, ``four``), by itself, with one technique,
-#: with all.
+#: ttsflow, a row each: with what pays on such a machine (``one``, ``four``, and ``ordered`` where the KV cache
+#: is short), by itself, with one technique, with all.
 VARIANTS: Mapping[str, Variant] = {
     "one": Variant(("concurrency=1",), partial=True),
     "four": Variant((_FOUR,), partial=True),
+    "ordered": Variant((_FOUR, "engine.prefix_order=true"), partial=True),
     "plain": Variant((_FOUR,)),
     "order": Variant((_FOUR, "engine.prefix_order=true")),
     "eager": Variant((_FOUR, _EAGER)),

@@ -54,7 +54,7 @@ _FOUR = f"concurrency={FLIGHT}"
 _EAGER = "engine.eager_verify=true"
 _EARLY = (_EAGER, "engine.speculation=true")
 
-#: ttsflow, a row each: with what pays on such a machine (``one``, ``four``, and ``ordered`` where the KV cache
+#: ttsflow, a row each: with what pays on such a machine (``one``, ``four``, and ``ordered`` where KV memory
 #: is short), by itself, with one technique, with all.
 VARIANTS: Mapping[str, Variant] = {
     "one": Variant(("concurrency=1",), partial=True),

@@ -87,6 +87,7 @@ class Took(NamedTuple):
     answers: tuple[str | None, ...]
     generator: Mapping[str, float]
     verifier: Mapping[str, float]
+    date: str
 
     @property
     def goodput(self) -> float:
@@ -127,6 +128,7 @@ class Bench:
             sum(result["path_tokens"] for result in results),
             tuple(result["answer"] for result in results),
             *(meter.read() for meter in meters),
+            date=_today(),
         )
 
     def _loop(
@@ -146,6 +148,7 @@ class Bench:
             sum(item.tokens for item in found),
             tuple(item.answer for item in found),
             *(meter.read() for meter in meters),
+            date=_today(),
         )
 
     def _keep(self, core: Any, *, partial: bool) -> None:
@@ -167,6 +170,10 @@ class Bench:
             meter.read()
             meters.append(meter)
         return engines, meters
+
+
+def _today() -> str:
+    return datetime.now(UTC).date().isoformat()
 
 
 def _core(engine: Any) -> Any:
@@ -200,8 +207,8 @@ class Record:
         self._known(str(cell), label).append(took)
         if self._file is not None:
             with self._file.open("a", encoding="utf-8") as lines:
-                when = {"date": datetime.now(UTC).date().isoformat(), "problems": self._problems}
-                lines.write(json.dumps({"cell": str(cell), "label": label, **when, **took._asdict()}) + "\n")
+                of = {"cell": str(cell), "label": label, "problems": self._problems}
+                lines.write(json.dumps(of | took._asdict()) + "\n")
 
 
 def measure(bench: Bench, cell: Cell, labels: Sequence[str], repeat: int, record: Record) -> None:
@@ -215,18 +222,28 @@ def measure(bench: Bench, cell: Cell, labels: Sequence[str], repeat: int, record
                 record.add(cell, label, took)
 
 
-def ratio(ours: Sequence[Took], theirs: Sequence[Took]) -> list[float]:
-    """Return the ratio of median goodputs with its bootstrap 95 % interval."""
+def ratio(ours: Sequence[Took], theirs: Sequence[Took]) -> list[float] | None:
+    """Return the median ratio of goodputs with its bootstrap 95 % interval; None without any.
+
+    Runs of a day are compared with each other: from one day to the next the machine may be twice as fast.
+    """
     import numpy as np
 
+    days = {took.date for took in ours} & {took.date for took in theirs}
+    if not days:
+        return None
     rng = np.random.default_rng(0)
-    medians = []
-    for taken in (ours, theirs):
-        values = [took.goodput for took in taken]
-        medians.append(np.median(rng.choice(values, (10_000, len(values))), axis=1))
-    low, high = np.quantile(medians[0] / medians[1], [0.025, 0.975])
-    middle = statistics.median(t.goodput for t in ours) / statistics.median(t.goodput for t in theirs)
-    return [round(float(value), 3) for value in (middle, low, high)]
+    drawn, measured = [], []
+    for day in sorted(days):
+        here, there = ([took.goodput for took in taken if took.date == day] for taken in (ours, theirs))
+        measured += [a / b for a in here for b in there]
+        drawn.append(
+            rng.choice(here, (10_000, len(here)))[:, :, None]
+            / rng.choice(there, (10_000, len(there)))[:, None, :]
+        )
+    medians = np.median(np.concatenate([some.reshape(10_000, -1) for some in drawn], axis=1), axis=1)
+    low, high = np.quantile(medians, [0.025, 0.975])
+    return [round(float(value), 3) for value in (statistics.median(measured), low, high)]
 
 
 def figures_of(taken: Mapping[str, Sequence[Took]]) -> dict[str, Any]:
@@ -247,8 +264,9 @@ def figures_of(taken: Mapping[str, Sequence[Took]]) -> dict[str, Any]:
         }
         if label not in LOOPS:
             for loop in LOOPS:
-                if taken.get(loop):
-                    figures[label][f"over_{loop}"] = ratio(runs, taken[loop])
+                found = ratio(runs, taken.get(loop, ()))
+                if found is not None:
+                    figures[label][f"over_{loop}"] = found
         first = next(iter(taken.values()))[0]
         figures[label]["answers_as_first"] = sum(map(str.__eq__, *map(_said, (middle, first))))
     return figures

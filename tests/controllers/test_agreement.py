@@ -105,6 +105,8 @@ def test_numbers_that_cannot_be_are_refused_and_change_nothing(numbers):
         {},
         {"fresh": 1.0},
         {"fresh": "x", "draws": [[1, 2]]},
+        {"fresh": 10**400, "draws": [[1, 2]]},
+        {"fresh": 1.0, "draws": [[math.inf, 2]]},
         {"fresh": 3.0, "draws": [[1, 2]]},
         {"fresh": -1.0, "draws": [[1, 2]]},
         {"fresh": float("nan"), "draws": [[1, 2]]},

@@ -1,6 +1,6 @@
 """Problems that wait until all others have had a sample."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
@@ -185,3 +185,37 @@ def test_a_reserve_that_never_was_needed_is_spent_at_the_end(wait):
     assert min(drawn) == 1
     # The first ones have no more than a sample, unless they wait.
     assert (max(drawn[:5]) > 1) == wait
+
+
+def two_ladders(first, second):
+    """Ladders in the branches of a fork and after it, each with a controller that may be its own."""
+    within = Each({"climb": Ladder(controller=first, n=4, gain="planned"), "more": GenerateStage(1)})
+    climb = Ladder(controller=second, n=8, rungs=(1, 2, 4, 6, 8), gain="planned", alpha=None)
+    return [
+        Sequence({"a": climb, "b": replace(climb, controller=first), "vote": Aggregate()}),
+        Sequence({"two": GenerateStage(2), "each": within, "climb": climb, "vote": Aggregate()}),
+    ]
+
+
+def ends_of(strategy, concurrency, *, tokens, size=30):
+    budget = Budget(run={"tokens": tokens})
+    results = run(None, size=size, strategy=strategy, concurrency=concurrency, budget=budget)
+    assert len(results) == size
+    return {result.outcome for result in results.values()}
+
+
+def test_a_second_controller_lets_nobody_wait_for_what_the_first_one_granted():
+    first, second = Reserve(rungs=(1, 2)), Reserve(rungs=(1, 2), quantile=0.5)
+    ladder = Ladder(controller=first, rungs=(1, 2), n=2, gain="one_rung")
+    strategy = Sequence({"a": ladder, "b": replace(ladder, controller=second), "vote": Aggregate()})
+    assert ends_of(strategy, 1, tokens=2000, size=6) <= {"answered", "deferred", "truncated"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("concurrency", [1, 2, 8, 64])
+@pytest.mark.parametrize("second", [Reserve(), Reserve(quantile=0.5)])
+@pytest.mark.parametrize("kind", [0, 1])
+def test_nobody_waits_for_samples_that_were_granted_and_not_drawn(kind, second, concurrency):
+    for tokens in (200, 300, 2000):
+        ends = ends_of(two_ladders(Reserve(), second)[kind], concurrency, tokens=tokens)
+        assert ends <= {"answered", "truncated", "deferred"}

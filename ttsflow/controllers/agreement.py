@@ -77,7 +77,7 @@ class Agreement:
             counts = made._draws.values()
             fits = isinstance(state, Mapping) and min(made._draws) >= 1 and min(counts) >= 0
             fits = fits and 0 <= made._fresh <= sum(counts) < math.inf
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, OverflowError, TypeError, ValueError) as error:
             raise ValueError(f"this is no saved state of how far samples agree: {error}.") from error
         if not fits:
             raise ValueError("this is no saved state of how far samples agree: its numbers cannot be.")

@@ -167,7 +167,7 @@ class OnlineCost:
                 price._point(samples, cost)
             price._model = RecursiveLeastSquares.from_state(state["model"])
             fits = price._model.size == 4 and (price.seen > 0) == (price._last is not None)
-        except (KeyError, TypeError, ConfigError) as error:
+        except (KeyError, OverflowError, TypeError, ConfigError) as error:
             raise ValueError(f"this is no saved state of an online price: {error}.") from error
         if not fits:
             raise ValueError("this is no saved state of an online price: its parts do not belong together.")

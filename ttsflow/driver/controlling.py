@@ -75,9 +75,10 @@ class Controlling:
         """
         part, account = op.by, case.account
         assert part is not None
-        if case not in self._waiting:
+        if case not in self._waiting or self._runs_elsewhere(case, part):
             self._settle()
             self.observe(case)
+            self._drop(case, keep=part)
         counts = *op.also, op.samples
         if self._waits(case, part, counts[0]):
             self._waiting.add(case)
@@ -145,6 +146,7 @@ class Controlling:
     def hold(self, case: Case) -> None:
         """Take in that a problem waits for the others."""
         self.observe(case)
+        self._drop(case)
         self._held.add(case)
 
     def wake(self, case: Case) -> None:
@@ -157,6 +159,11 @@ class Controlling:
         controller = self._controllers[op.by]
         if isinstance(controller, Listening):
             controller.agreed(op.drawn, op.more, op.fresh)
+
+    @property
+    def ended(self) -> int:
+        """Queries that nobody waits for any more."""
+        return sum(queries.ended for queries in self._queries.values())
 
     def _waits(self, case: Case, part: ControllerPart, samples: int) -> bool:
         """Return whether others that run have to end before this one is answered."""
@@ -194,6 +201,17 @@ class Controlling:
         for query in self._queries[part].end(case, told):
             self._controllers[part].observe(*query)
 
+    def _runs_elsewhere(self, case: Case, part: ControllerPart) -> bool:
+        """Return whether controllers beside this one still wait for what a problem costs."""
+        return any(other != part and self._queries[other].runs(case) for other in self._asked.get(case, ()))
+
+    def _drop(self, case: Case, keep: ControllerPart | None = None) -> None:
+        """Let nobody but ``keep`` wait for samples that were granted to a problem and not drawn."""
+        if not case.live:
+            for part in self._asked.get(case, ()):
+                if part != keep:
+                    self._tell(case, part, None)
+
     def closed(self, case: Case) -> None:
         """Take in that a problem is over."""
         quoted = self._open.get(case)
@@ -201,7 +219,8 @@ class Controlling:
             self._ahead -= 1
             return
         self.observe(case)
-        self._tell(case, quoted.by, None)
+        for part in self._asked[case]:
+            self._tell(case, part, None)
         for cases in (self._waiting, self._held, self._waited):
             cases.discard(case)
         del self._open[case]

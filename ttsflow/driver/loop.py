@@ -243,9 +243,10 @@ class Driver:
             self._report(self.on_step)
 
     def _resume(self) -> bool:
-        """Resume the stages that wait for nothing, and return whether any had a reply."""
+        """Resume the stages that wait for nothing, and return whether anything came of it."""
         moved = bool(self._ready)
         held, self._held = self._held, []
+        ended = self.controlling.ended
         for frame, op in held:
             if frame.case in self._cases:
                 self._advance(frame, None, op)
@@ -253,7 +254,8 @@ class Driver:
             frame, reply = self._ready.popleft()
             if frame.case in self._cases:
                 self._advance(frame, reply)
-        return moved
+        # Whoever was asked about before may have waited for just that, and is asked about again.
+        return moved or self._held != held or self.controlling.ended != ended
 
     def _meter(self) -> None:
         if self._metering is None:

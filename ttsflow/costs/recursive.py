@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from operator import mul
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -80,6 +81,8 @@ class RecursiveLeastSquares:
         self._theta = np.zeros(size) if start is None else _vector(start, size, "start")
         self._root: Floats = math.sqrt(variance) * np.eye(size)
         self._squares, self._weight = (0.0, 0.0) if noise is None else (float(noise), 1.0)
+        #: Columns of the root, and the coefficients, as lists.
+        self._plain: tuple[list[float], ...] | None = None
 
     @property
     def theta(self) -> tuple[float, ...]:
@@ -98,10 +101,13 @@ class RecursiveLeastSquares:
 
     def predict(self, phi: Sequence[float]) -> Prediction:
         """Return mean and standard deviation of an observation at ``phi``: sqrt(s2 (1 + phi' P phi))."""
-        point = _vector(phi, self.size, "phi")
-        with np.errstate(all="ignore"):
-            spread = self._root.T @ point
-            mean, sigma = float(point @ self._theta), math.sqrt(self.noise) * math.hypot(1.0, *spread)
+        if len(phi) != self.size or not all(map(math.isfinite, phi)):
+            _vector(phi, self.size, "phi")
+        # Of so few numbers plain ones are several times as fast as arrays, and a decision asks eight times.
+        if self._plain is None:
+            self._plain = (*self._root.T.tolist(), self._theta.tolist())
+        *spread, mean = (sum(map(mul, row, phi)) for row in self._plain)
+        sigma = math.sqrt(self.noise) * math.hypot(1.0, *spread)
         if not math.isfinite(mean) or math.isnan(sigma):
             raise ValueError(f"phi is too large to predict anything: {tuple(phi)}.")
         return Prediction(mean, sigma)
@@ -123,7 +129,7 @@ class RecursiveLeastSquares:
             squares = keep * self._squares + (free * surprise) ** 2 if abs(surprise) < 1e150 else math.inf
         if not (np.isfinite(theta).all() and np.isfinite(root).all() and math.isfinite(squares)):
             raise ValueError(f"the observation {y} at {tuple(phi)} is too large to take in.")
-        self._theta, self._root = theta, self._capped(root)
+        self._theta, self._root, self._plain = theta, self._capped(root), None
         self._squares, self._weight = squares, keep * self._weight + free
 
     def _capped(self, root: Floats) -> Floats:

@@ -8,6 +8,7 @@ from ttsflow import Pipeline
 from ttsflow.controllers.online import Online
 from ttsflow.controllers.prices import Prices
 from ttsflow.controllers.reserve import Reserve
+from ttsflow.errors import PluginError
 from ttsflow.ledger import Budget
 from ttsflow.load.written import TraceLoad
 from ttsflow.ops import Generate, Offer, Quote, Request
@@ -616,3 +617,51 @@ def test_with_many_in_flight_no_question_is_deferred_for_prices_of_short_samples
     # Of 100 questions 26 were deferred when prices were learnt in the order in which samples ended.
     assert sum(result.outcome == "deferred" for result in results) <= 2
     assert sum(result.usage.decoded for result in results) < 3_000_000 + 32 * 8
+
+
+@dataclass(frozen=True)
+class Broken:
+    """A controller that offers what cannot be, or fails when it is told something."""
+
+    offer: dict = field(default_factory=dict, hash=False)
+    fails: str = ""
+    unit: str | None = None
+
+    def open(self, unit):
+        return _Broken(self)
+
+
+class _Broken(_Heard):
+    def __init__(self, part):
+        super().__init__(Heard(price=1.0))
+        self._broken = part
+
+    def offer(self, asking):
+        return super().offer(asking)._replace(**self._broken.offer)
+
+    def observe(self, samples, load, cost):
+        if self._broken.fails == "observe":
+            raise KeyError(samples)
+
+    def closed(self, spent):
+        if self._broken.fails == "closed":
+            raise ZeroDivisionError
+
+
+NAN, INF = float("nan"), float("inf")
+
+
+@pytest.mark.parametrize(
+    "offer", [{"price": NAN}, {"price": -1.0}, {"margin": INF}, {"rate": NAN}, {"alpha": 0.0}, {"alpha": NAN}]
+)
+def test_an_offer_that_cannot_be_fails_its_problem_and_names_the_controller(offer):
+    results = run_fake(climbing(Broken(offer)), budget=tokens(1e6))
+    assert {result.outcome for result in results.values()} == {"failed"}
+    ((name, value),) = offer.items()
+    assert all(f"the controller Broken offered {name} {value}" in r.reason for r in results.values())
+
+
+@pytest.mark.parametrize("fails", ["observe", "closed"])
+def test_a_controller_that_fails_when_it_is_told_ends_the_run_in_words(fails):
+    with pytest.raises(PluginError, match=f"the controller Broken failed in {fails}"):
+        run_fake(climbing(Broken(fails=fails)), budget=tokens(1e6))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -10,6 +11,7 @@ from ttsflow.control import Asking, Controller, ControllerPart, Listening, Under
 from ttsflow.driver.flight import Case
 from ttsflow.driver.pacing import Begun
 from ttsflow.driver.queries import FIRST, Queries
+from ttsflow.errors import PluginError, TtsflowError
 from ttsflow.ledger import Ledger
 from ttsflow.ops import Offer, Quotation, Quote, Tally
 
@@ -121,7 +123,7 @@ class Controlling:
 
     def _offer(self, case: Case, part: ControllerPart, asking: Asking, now: float) -> Offer:
         """Return the controller's word, less what the problem itself does not allow."""
-        offer = self._controllers[part].offer(asking)
+        offer = _checked(part, self._controllers[part].offer(asking))
         if not asking.first and offer.refused is None:
             offer = self._own(case, self._units[part], asking.samples, offer, now)
         if offer.later and not self._may_wait(case):
@@ -199,7 +201,7 @@ class Controlling:
 
     def _tell(self, case: Case, part: ControllerPart, told: tuple[int, float, float] | None) -> None:
         for query in self._queries[part].end(case, told):
-            self._controllers[part].observe(*query)
+            _told(part, self._controllers[part].observe, *query)
 
     def _runs_elsewhere(self, case: Case, part: ControllerPart) -> bool:
         """Return whether controllers beside this one still wait for what a problem costs."""
@@ -226,7 +228,7 @@ class Controlling:
         del self._open[case]
         for part in self._asked.pop(case):
             model = self._ledger.costs[self._units[part]]
-            self._controllers[part].closed(model(case.account.own()))
+            _told(part, self._controllers[part].closed, model(case.account.own()))
 
     def expect(self, problems: int) -> None:
         """Take in that so many problems, which had been deferred, are asked once more."""
@@ -241,3 +243,30 @@ class Controlling:
     def state(self) -> list[Mapping[str, Any]]:
         """Return what the controllers have learnt, in the order of their stages."""
         return [controller.state() for controller in self._controllers.values()]
+
+
+def _checked(part: ControllerPart, offer: Offer) -> Offer:
+    """Return an offer, if it can be one. Raises ``ValueError``, which fails the problem that asked."""
+    for name in ("price", "margin", "rate"):
+        value = getattr(offer, name)
+        if not (value is None and name == "price") and not 0 <= value < math.inf:
+            raise ValueError(
+                f"the controller {type(part).__name__} offered {name} {value}: finite, from 0 up."
+            )
+    if offer.alpha is not None and not 0 < offer.alpha < math.inf:
+        raise ValueError(
+            f"the controller {type(part).__name__} offered alpha {offer.alpha}: finite, above 0."
+        )
+    return offer
+
+
+def _told(part: ControllerPart, hears: Callable[..., None], *words: float) -> None:
+    """Tell a controller something. Raises ``PluginError`` where it fails: all that follows would be wrong."""
+    try:
+        hears(*words)
+    except TtsflowError:
+        raise
+    except Exception as error:
+        raise PluginError(
+            f"the controller {type(part).__name__} failed in {hears.__name__}{words}: {error!r}."
+        ) from error

@@ -66,6 +66,14 @@ def test_what_is_underway_is_looked_up_anew_when_it_has_changed():
     assert account.underway() == Usage()
 
 
+def test_what_is_underway_has_joules_from_when_a_meter_tells():
+    account = ledger().account(0.0)
+    account.joules, account.live = None, 1
+    assert account.underway().joules is None
+    account.joules = 3.0
+    assert account.underway().joules == 0.0
+
+
 def test_what_rests_is_spent_and_nothing_of_it_is_looked_at():
     book = ledger()
     first, second = book.account(0.0), book.account(0.0)

@@ -116,7 +116,7 @@ class Account:
         if not (self.live or self.running or self.live_prompt):
             return _NOTHING if self.joules is None else _METERED
         # Others ask many times between two steps.
-        key = self.live_prompt, self.running, self.live
+        key = self.live_prompt, self.running, self.live, self.joules is None
         if self.further or self._underway[0] != key:
             none = None if self.joules is None else 0.0
             engines = tuple(

@@ -65,6 +65,8 @@ class Room:
 
     def enter(self, request: EngineRequest) -> None:
         """Count a request."""
+        if self._paged is None:
+            return
         self._occupancy.know(request)
         self._entered[request.id] = one = self._begun(request)
         self._occupancy.enter(request)
